@@ -1,0 +1,31 @@
+"""Everything that can go wrong, as types whose message says what was found and what to try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LrvbError(Exception):
+    """Base of every error and warning raised by `lrvb`; its evidence rides along as attributes."""
+
+    def __init__(self, message: str, **evidence: Any):
+        super().__init__(message)
+        self.evidence = evidence
+        for name, value in evidence.items():
+            setattr(self, name, value)
+
+
+class InvalidData(LrvbError, ValueError):
+    """The data cannot be used as they are; the message names the column, the row and the value."""
+
+
+class InvalidModel(LrvbError, ValueError):
+    """The model's statement cannot be used; the message names the block or the term."""
+
+
+class NotConverged(LrvbError, UserWarning):
+    """The fit stopped early; a warning where a result is still returned, with remedies."""
+
+
+class NotAMaximum(LrvbError, ArithmeticError):
+    """Linear response does not exist here: the point is not a strict maximum of the ELBO."""

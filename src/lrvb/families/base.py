@@ -1,0 +1,190 @@
+"""Family: an exponential family stated by its statistics and its log partition A(η).
+
+A family states one copy of its variable. Mean ∇A, covariance ∇²A, entropy A − η·m and the map back
+from moments arrive from A(η) alone; shipped families override them with closed forms for speed and
+precision, and the laws in `tests/laws` check every override against A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..coordinates import Slot, pack, size, unpack
+from ..errors import InvalidModel
+
+Stats = Any  # a NamedTuple of arrays: one field per statistic; η, m and T share it
+
+
+class Family:
+    r"""q(θ) ∝ h(θ) exp(η·T(θ)), log q = η·T − A(η) with respect to the base measure h.
+
+    Subclasses give `Stats` (a NamedTuple naming the statistics), `slots`, `log_partition`, `valid`
+    and `start`; everything else is derived. `batch=(K, ...)` makes independent copies: a family's
+    own methods always speak of one copy.
+    """
+
+    Stats: ClassVar[Any]
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, batch: tuple[int, ...] | int = ()):
+        self.batch = (int(batch),) if isinstance(batch, int | np.integer) else tuple(batch)
+        if any(int(n) != n or n < 1 for n in self.batch):
+            raise InvalidModel(
+                f"{type(self).__name__}: batch={batch!r} must hold positive whole numbers."
+            )
+
+    # ---- what a family states -------------------------------------------------------------
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Shape and name of each statistic of one copy, in the order of `Stats`."""
+        raise NotImplementedError
+
+    def log_partition(self, eta: Stats) -> Any:
+        """A(η) = log ∫ h(θ) exp(η·T(θ)) dθ."""
+        raise NotImplementedError
+
+    def valid(self, eta: Stats) -> Any:
+        """Whether η lies in the natural domain, where A is finite."""
+        raise NotImplementedError
+
+    def start(self) -> Stats:
+        """Natural parameters of a vague, well-conditioned member, where a fit may start."""
+        raise NotImplementedError
+
+    # ---- derived; override for speed or precision -----------------------------------------
+
+    def mean(self, eta: Stats) -> Stats:
+        """m = ∇A(η) = E_q T."""
+        gradient = jax.grad(lambda flat: self.log_partition(self.unflatten(flat, natural=True)))
+        return self.unflatten(gradient(self.flatten(eta, natural=True)))
+
+    def factor(self, eta: Stats) -> Any:
+        """C with V = ∇²A(η) = Cov_q T = CCᵀ in flat mean coordinates, shape (size, size)."""
+        hessian = jax.hessian(lambda flat: self.log_partition(self.unflatten(flat, natural=True)))
+        return jnp.linalg.cholesky(hessian(self.flatten(eta, natural=True)))
+
+    def entropy(self, eta: Stats) -> Any:
+        """S = A(η) − η·m: entropy relative to the base measure."""
+        m = self.flatten(self.mean(eta))
+        return self.log_partition(eta) - self.flatten(eta, natural=True) @ m
+
+    def natural(self, m: Stats) -> Stats:
+        """η with ∇A(η) = m: the maximum of the concave η·m − A(η), by damped Newton."""
+        target = self.flatten(m)
+
+        def conjugate(flat: Any) -> Any:
+            eta = self.unflatten(flat, natural=True)
+            return jnp.where(self.valid(eta), flat @ target - self.log_partition(eta), -jnp.inf)
+
+        def step(state: Any) -> Any:
+            flat, damping, decrement, n = state
+            eta = self.unflatten(flat, natural=True)
+            C = self.factor(eta)
+            residual = target - self.flatten(self.mean(eta))
+            whitened = jnp.linalg.solve(C, residual)
+            proposal = flat + damping * jnp.linalg.solve(C.T, whitened)
+            gain = conjugate(proposal) - conjugate(flat)
+            length = jnp.sqrt(whitened @ whitened)
+            accept = (gain > 0) | ((length < 1e-4) & self.valid(self.unflatten(proposal, natural=True)))
+            return (
+                jnp.where(accept, proposal, flat),
+                jnp.where(accept, jnp.minimum(1.0, 2 * damping), damping / 4),
+                jnp.where(accept, length * damping, jnp.inf),
+                n + 1,
+            )
+
+        def unfinished(state: Any) -> Any:
+            return (state[2] > 1e-12) & (state[3] < 500)
+
+        first = self.flatten(self.start(), natural=True)
+        state = (jnp.asarray(first), jnp.asarray(1.0), jnp.asarray(jnp.inf), 0)
+        return self.unflatten(jax.lax.while_loop(unfinished, step, state)[0], natural=True)
+
+    def at(self, row: Any) -> Family:
+        """The family whose base measure belongs to one row of data; most do not depend on it."""
+        return self
+
+    # ---- usual parameters, draws ----------------------------------------------------------
+
+    def from_params(self, **params: Any) -> Stats:
+        """Natural parameters from the usual ones, named in `parameters`."""
+        raise NotImplementedError
+
+    def params(self, eta: Stats) -> dict[str, Any]:
+        """The usual parameters, named in `parameters`."""
+        raise NotImplementedError
+
+    def statistics(self, x: np.ndarray) -> Stats:
+        """T(x) of draws x with one leading axis."""
+        raise NotImplementedError
+
+    def sample(self, eta: Stats, rng: np.random.Generator, n: int) -> np.ndarray:
+        """n independent draws from q, along a leading axis."""
+        raise NotImplementedError
+
+    def unconstrained(self, eta: Stats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        r"""Coordinates u of the variable that range over all of ℝᵏ, as (mean, W, R).
+
+        u = mean + W (T − m) + a part uncorrelated with T whose covariance is R: W has shape
+        (k, size), R (k, k). With linear response Cov(u) = W Σ̂ Wᵀ + R. See: `constrain`.
+        """
+        raise NotImplementedError
+
+    def constrain(self, eta: Stats, u: np.ndarray) -> np.ndarray:
+        """The variable from its unconstrained coordinates u, shape (n, k)."""
+        raise NotImplementedError
+
+    # ---- flat coordinates -----------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Flat coordinates of one copy."""
+        return size(self.slots)
+
+    @property
+    def copies(self) -> int:
+        """Number of independent copies."""
+        return int(np.prod(self.batch, dtype=int))
+
+    def flatten(self, stats: Stats, *, natural: bool = False) -> Any:
+        """Flat coordinates (..., size) of statistics, or of natural parameters."""
+        return pack(self.slots, stats, natural=natural)
+
+    def unflatten(self, flat: Any, *, natural: bool = False) -> Stats:
+        """Statistics, or natural parameters, from flat coordinates (..., size)."""
+        return self.Stats(*unpack(self.slots, flat, natural=natural))
+
+    def names(self, block: str) -> list[str | None]:
+        """Name of every flat coordinate of all copies, batch-major; None where it has no name."""
+        labels: list[str | None] = []
+        for copy in np.ndindex(*self.batch):
+            for slot in self.slots:
+                for index in slot.indices():
+                    where = ",".join(str(i) for i in (*copy, *index))
+                    variable = f"{block}[{where}]" if where else block
+                    labels.append(slot.label.format(variable) if slot.label else None)
+        return labels
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constructor arguments, JSON-friendly, so that a saved posterior can be read back."""
+        return {"batch": list(self.batch)}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self.describe().items() if v != [])
+        return f"{type(self).__name__}({arguments})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def _key(self) -> Any:
+        """What distinguishes two families of one class; hashable."""
+        return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in self.describe().items())
