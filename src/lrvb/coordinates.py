@@ -20,12 +20,14 @@ class Slot(NamedTuple):
     """Shape of one statistic of one copy of a variable, and how its entries are named.
 
     `label` is a template around the variable's name (`"log({})"`), or None for statistics that
-    are not reported by name (second moments).
+    are not reported by name (second moments). `support` is "real", "positive" or "negative"; of a
+    symmetric matrix it speaks of the diagonal.
     """
 
     shape: tuple[int, ...] = ()
     label: str | None = "{}"
     symmetric: bool = False
+    support: str = "real"
 
     @property
     def size(self) -> int:
@@ -85,7 +87,8 @@ def pack(slots: Sequence[Slot], stats: Sequence[Any], *, natural: bool = False) 
         else:
             lead = stat.shape[: stat.ndim - len(slot.shape)]
             parts.append(stat.reshape(*lead, slot.size))
-    return jnp.concatenate(parts, axis=-1)
+    on_host = all(isinstance(part, np.ndarray) for part in parts)
+    return (np if on_host else jnp).concatenate(parts, axis=-1)
 
 
 def unpack(slots: Sequence[Slot], flat: Any, *, natural: bool = False) -> list[Any]:

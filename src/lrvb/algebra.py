@@ -1,0 +1,88 @@
+"""The paper's two matrix formulas, and the small factorisations they stand on.
+
+Both work on NumPy arrays of the size of the global parameters and, traced, on JAX arrays of the
+size of one row's local variables.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+_UNROLLED = 4  # factorisations this small are written out: XLA fuses them over the rows
+
+
+def linear_response(C: Any, H: Any) -> Any:
+    r"""Covariance Σ̂ = (I − VH)⁻¹V, computed as C(I − CᵀHC)⁻¹Cᵀ with V = CCᵀ.
+
+    Symmetric by construction; a singular V (a categorical z) is welcome. Not a strict maximum
+    gives NaN, which `linearize` and `fit` turn into NotAMaximum or a rejected step.
+    Paper: eq:spec_lrvb
+    """
+    W = response_root(C, H)
+    return W.T @ W
+
+
+def response_root(C: Any, H: Any) -> Any:
+    """W with Σ̂ = WᵀW. See: eq:spec_lrvb."""
+    K = cholesky(whitened(C, H))
+    return solve_lower(K, C.T)
+
+
+def whitened(C: Any, H: Any) -> Any:
+    """B = I − CᵀHC: minus the Hessian of the ELBO along u, where m = m* + Cu."""
+    B = C.T @ H @ C
+    return np.eye(C.shape[1]) - (B + B.T) / 2
+
+
+def absorb_local(H_aa: Any, H_za: Any, C_z: Any, H_zz: Any) -> Any:
+    r"""Effective curvature H̃ = H_α + H_αz Σ̂_z|α H_zα, with Σ̂_z|α the response of z alone.
+
+    Paper: eq:nuisance_lrvb_est
+    """
+    root = absorbed_root(H_za, C_z, H_zz)
+    return H_aa + root.T @ root
+
+
+def absorbed_root(H_za: Any, C_z: Any, H_zz: Any) -> Any:
+    """W H_zα, whose Gram matrix is what z adds to H̃; sums over rows stack it first.
+
+    See: eq:nuisance_lrvb_est
+    """
+    return response_root(C_z, H_zz) @ H_za
+
+
+def cholesky(B: Any) -> Any:
+    """Lower Cholesky factor; NaN where B is not positive definite, never an exception."""
+    if isinstance(B, np.ndarray):
+        try:
+            return scipy.linalg.cholesky(B, lower=True)
+        except (np.linalg.LinAlgError, ValueError):
+            return np.full_like(B, np.nan)
+    d = B.shape[-1]
+    if d > _UNROLLED:
+        return jnp.linalg.cholesky(B)
+    L: list[list[Any]] = [[jnp.zeros_like(B[0, 0])] * d for _ in range(d)]
+    for j in range(d):
+        L[j][j] = jnp.sqrt(B[j, j] - sum(L[j][k] ** 2 for k in range(j)))
+        for i in range(j + 1, d):
+            L[i][j] = (B[i, j] - sum(L[i][k] * L[j][k] for k in range(j))) / L[j][j]
+    return jnp.stack([jnp.stack(row) for row in L])
+
+
+def solve_lower(K: Any, Y: Any) -> Any:
+    """K⁻¹Y for lower triangular K."""
+    if isinstance(K, np.ndarray):
+        if not np.isfinite(K).all():
+            return np.full((K.shape[0], *Y.shape[1:]), np.nan)
+        return scipy.linalg.solve_triangular(K, Y, lower=True, check_finite=False)
+    d = K.shape[-1]
+    if d > _UNROLLED:
+        return jnp.linalg.solve(K, Y)
+    X: list[Any] = []
+    for i in range(d):
+        X.append((Y[i] - sum(K[i, k] * X[k] for k in range(i))) / K[i, i])
+    return jnp.stack(X)

@@ -1,0 +1,82 @@
+"""Steps 2 and 3: V and the effective H at the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .algebra import cholesky, whitened
+from .errors import InvalidModel, NotAMaximum
+from .fitting import Fit, Objective
+from .local_sums import LocalSum
+from .meanfield import MeanField
+from .precision import in_double
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """C with V = CCᵀ (a, a), and H with the local variables absorbed (a, a)."""
+
+    fit: Fit
+    C: np.ndarray
+    H: np.ndarray
+
+    @property
+    def V(self) -> np.ndarray:
+        """Covariance of q*: the mean-field answer."""
+        return self.C @ self.C.T
+
+    @property
+    def alpha(self) -> MeanField:
+        """The product of the global blocks."""
+        return self.fit.alpha
+
+
+@in_double
+def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
+    """V and H at the optimum, or `NotAMaximum` where it is not a strict one.
+
+    The fit's last Newton step has assembled both; `local_sum` computes H anew in another way.
+    """
+    point = fit.point
+    if local_sum is not None or point.H is None:
+        if fit.problem is None:
+            raise InvalidModel("A loaded fit has no model; linearize the original fit instead.")
+        rows = None
+        if fit.problem.rows is not None:
+            rows = (local_sum or fit.local_sum or _no_sum()).bind(fit.problem, fit.chunk_size)
+        point = Objective(fit.problem, rows).at(fit.eta)
+    assert point.H is not None
+    require_maximum(fit, point.C, point.H)
+    return Curvature(fit, point.C, point.H)
+
+
+def _no_sum() -> LocalSum:
+    from .local_sums import AutodiffSum
+
+    return AutodiffSum()
+
+
+def require_maximum(fit: Fit, C: np.ndarray, H: np.ndarray) -> None:
+    """Raise `NotAMaximum`, naming the block, unless I − CᵀHC is positive definite."""
+    B = whitened(C, H)
+    if np.isfinite(cholesky(B)).all():
+        return
+    if not np.isfinite(B).all():
+        raise NotAMaximum(
+            "The curvature of the ELBO is not finite at the optimum. Check the second derivatives "
+            "of global_term and local_term."
+        )
+    eigenvalues, Q = np.linalg.eigh(B)
+    low, worst = float(eigenvalues[0]), Q[:, 0] ** 2
+    weights = {name: float(worst[s].sum()) for name, s in fit.alpha.slices.items()}
+    block = max(weights, key=lambda name: weights[name])
+    raise NotAMaximum(
+        f"I - VH has eigenvalue {low:.1e}, strongest in block '{block}'. Linear response exists only "
+        "at a strict maximum of the ELBO. Try: (a) a better start, a component may be empty or two "
+        f"may coincide; (b) more iterations, the last Newton step was {fit.stationarity:.0e} sds; "
+        "(c) a proper prior on that block; (d) check the signs in the model's terms.",
+        eigenvalue=low,
+        block=block,
+    )

@@ -1,0 +1,341 @@
+"""Step 1: the optimum q*. A few coordinate-ascent sweeps, then Newton in a trust region."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .errors import InvalidModel, NotConverged
+from .local_sums import AutodiffSum, BoundSum, LocalSum
+from .meanfield import MeanField, Moments
+from .newton import curved, trust_region_step
+from .precision import in_double
+from .problem import Problem, global_program, state_problem
+from .starts import initial
+
+SMALL = 48  # up to this many global coordinates the curvature costs less than another compilation
+SWEEPS = 8  # coordinate-ascent sweeps at most before Newton takes over
+
+
+@dataclass(frozen=True)
+class Point:
+    """The objective at η: m, C (V = CCᵀ), the ELBO, ∂L̄/∂m with z collapsed, and H̃ if asked for."""
+
+    eta: np.ndarray
+    m: np.ndarray
+    C: np.ndarray
+    elbo: float
+    gradient: np.ndarray
+    H: np.ndarray | None
+    failed: int = -1
+
+    @property
+    def residual(self) -> np.ndarray:
+        """∂E/∂m = ∂L̄/∂m − η, zero at the optimum."""
+        return stationarity(self.eta, self.gradient)
+
+
+def stationarity(eta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """∂E/∂m = ∂L/∂m − η: the fixed point is where it vanishes, η = ∂L/∂m.
+
+    Paper: eq:fixed_pt
+    """
+    return gradient - eta
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The optimum: m*, η*, the ELBO's trace, and how far the last Newton step would still go."""
+
+    problem: Problem | None
+    point: Point
+    alpha: MeanField
+    trace: np.ndarray
+    n_iter: int
+    converged: bool
+    reason: str
+    stationarity: float
+    chunk_size: int | None = None
+    local_sum: LocalSum | None = None
+
+    @property
+    def model(self) -> Any:
+        """The model that was fitted."""
+        return self.problem.model if self.problem is not None else None
+
+    @property
+    def m(self) -> np.ndarray:
+        """Flat mean parameters m*."""
+        return self.point.m
+
+    @property
+    def eta(self) -> np.ndarray:
+        """Flat natural parameters η*."""
+        return self.point.eta
+
+    @property
+    def elbo(self) -> float:
+        """E = L + S at the optimum."""
+        return self.point.elbo
+
+    @property
+    def moments(self) -> Moments:
+        """Named moments at the optimum."""
+        return self.alpha.moments(self.point.m)
+
+    def params(self) -> dict[str, dict[str, Any]]:
+        """The usual parameters of every global block at the optimum."""
+        from .starts import usual_parameters
+
+        return usual_parameters(self.alpha, self.point.eta)
+
+
+class Objective:
+    """The ELBO with local variables collapsed, as a function of the global η."""
+
+    def __init__(self, problem: Problem, sum_over_rows: BoundSum | None):
+        self.problem, self.rows = problem, sum_over_rows
+        self.small = problem.alpha.size <= SMALL
+
+    def at(self, eta: np.ndarray, order: int = 2) -> Point:
+        """Value and gradient, and with `order=2` the curvature; invalid η has ELBO −inf."""
+        if self.small:
+            order = 2
+        program = global_program(self.problem.structure, order)
+        q, value, gradient, H = program(self.problem.traced, np.ascontiguousarray(eta))
+        m, gradient = np.asarray(q.m), np.asarray(gradient)
+        if not bool(q.valid):
+            return Point(eta, m, np.zeros((0, 0)), -np.inf, gradient, None)
+        elbo = float(value) + float(q.S)
+        curvature = np.asarray(H) if order == 2 else None
+        failed = -1
+        if self.rows is not None:
+            sums = self.rows.evaluate(m, order)
+            elbo, gradient, failed = elbo + sums.value, gradient + sums.gradient, sums.failed
+            if curvature is not None:
+                curvature = curvature + sums.curvature
+        if failed >= 0 or not (np.isfinite(elbo) and np.isfinite(gradient).all()):
+            elbo = -np.inf
+        C = self.problem.alpha.dense({k: np.asarray(c) for k, c in q.C.items()})
+        return Point(eta, m, C, elbo, gradient, curvature, failed)
+
+
+@in_double
+def fit(
+    model: Any,
+    data: Any = None,
+    *,
+    init: Any = None,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    progress: bool = False,
+    chunk_size: int | None = None,
+    local_sum: LocalSum | None = None,
+) -> Fit:
+    """Maximise the ELBO of a model over its mean-field family.
+
+    `init` takes moments, usual parameters, or another fit or posterior; without it the start is
+    found. `tol` is the longest Newton step, in linear-response standard deviations, at which the
+    fit counts as converged. `chunk_size` rows are held at a time; `local_sum` chooses how row sums
+    are computed. Stopping early gives a `NotConverged` warning, never a silent result.
+    """
+    if not tol > 0:
+        raise InvalidModel(f"tol={tol!r} must be positive.")
+    problem = model if isinstance(model, Problem) else state_problem(model, data)
+    strategy = local_sum if local_sum is not None else default_sum(problem)
+    bound = strategy.bind(problem, chunk_size) if problem.rows is not None else None
+    objective = Objective(problem, bound)
+    search = _Search(objective, max_iter, progress)
+    try:
+        search.begin(initial(problem.alpha, init), explicit=init is not None)
+        if init is None:
+            search.sweep_blocks()
+        search.ascend()
+        converged, reason, decrement = search.newton(tol)
+    finally:
+        search.close()
+    result = Fit(
+        problem=problem,
+        point=search.point,
+        alpha=problem.alpha,
+        trace=np.array(search.trace),
+        n_iter=search.n_iter,
+        converged=converged,
+        reason=reason,
+        stationarity=decrement,
+        chunk_size=chunk_size,
+        local_sum=strategy,
+    )
+    if not converged:
+        _refuse_unbounded(result)
+        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=3)
+    return result
+
+
+def default_sum(problem: Problem) -> LocalSum:
+    """The row sum a problem gets when none is chosen."""
+    return AutodiffSum()
+
+
+class _Search:
+    """The path from the start to the optimum: current point, trace and progress bar."""
+
+    def __init__(self, objective: Objective, max_iter: int, progress: bool):
+        self.objective, self.max_iter = objective, max_iter
+        self.trace: list[float] = []
+        self.n_iter = 0
+        self.bar = tqdm(total=None, desc="lrvb", unit="it", disable=not progress)
+        self.point: Point
+
+    def begin(self, eta: np.ndarray, *, explicit: bool) -> None:
+        """Evaluate the start, and say clearly what is wrong if that fails."""
+        point = self.objective.at(eta, order=1)
+        if not np.isfinite(point.elbo):
+            raise _bad_start(self.objective.problem, point, explicit)
+        self._move(point)
+
+    def sweep_blocks(self) -> None:
+        """One sweep, block after block: locations first, so that scales are learnt from residuals."""
+        alpha = self.objective.problem.alpha
+        order = sorted(alpha.blocks, key=lambda b: "xx" not in alpha.blocks[b].Stats._fields)
+        for block in order:
+            target = self.point.eta.copy()
+            target[alpha.slices[block]] = self.point.gradient[alpha.slices[block]]
+            self._towards(target)
+
+    def ascend(self) -> None:
+        """Coordinate ascent η ← ∂L/∂m until a sweep is short, gains little, or is not accepted."""
+        for _ in range(SWEEPS):
+            before = self.point.elbo
+            if self.n_iter >= self.max_iter or not self._towards(self.point.gradient):
+                return
+            short = np.linalg.norm(self.point.C.T @ self.point.residual) < 1.0
+            if short or self.point.elbo - before < 0.1:
+                return
+
+    def newton(self, tol: float) -> tuple[bool, str, float]:
+        """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
+        radius, rejected, best = 1.0 + np.sqrt(self.objective.problem.alpha.size), 0, np.inf
+        if self.point.H is None:
+            self.point = self.objective.at(self.point.eta)
+        model = curved(self.point.residual, self.point.C, _curvature(self.point))
+        while True:
+            decrement = model.decrement
+            if decrement <= tol:
+                return True, f"the Newton step is {decrement:.0e} linear-response sds", decrement
+            if decrement < 1e-6 and decrement >= 0.5 * best:
+                return True, f"rounding: Newton steps stay at {decrement:.0e} sds", decrement
+            if self.n_iter >= self.max_iter:
+                return False, f"max_iter={self.max_iter} iterations were used", decrement
+            if radius < 1e-9:
+                return False, "no step, however short, increases the ELBO", decrement
+            step = trust_region_step(model, radius)
+            trial = self.objective.at(self.point.eta + step.delta)
+            rounding = 1e-12 * (1.0 + abs(self.point.elbo))
+            gain = trial.elbo - self.point.elbo
+            if step.gain < rounding:  # the gain drowns in rounding: ask for a smaller residual
+                accept = gain >= -rounding and trial.H is not None
+                better = None
+                if accept:
+                    better = curved(trial.residual, trial.C, _curvature(trial))
+                    accept = better.decrement < decrement
+            else:
+                accept, better = gain > 1e-4 * step.gain, None
+            self.n_iter += 1
+            if not accept:
+                rejected += 1
+                radius = 0.25 * min(radius, step.length)
+                self._show()
+                if step.gain < rounding and rejected > 2 and decrement < 1e-4:
+                    return decrement < 1e-6, "rounding limits the Newton steps", decrement
+                continue
+            if gain > 0.75 * step.gain and step.length > 0.8 * radius:
+                radius *= 3.0
+            elif gain < 0.25 * step.gain:
+                radius *= 0.5
+            best, rejected = min(best, decrement), 0
+            self._move(trial, counted=True)
+            model = better or curved(trial.residual, trial.C, _curvature(trial))
+
+    def _towards(self, target: np.ndarray) -> bool:
+        """Move to η = target, or part of the way: the direction always ascends (natural gradient)."""
+        direction = target - self.point.eta
+        for damping in (1.0, 0.5, 0.1, 0.01):
+            trial = self.objective.at(self.point.eta + damping * direction, order=1)
+            if trial.elbo >= self.point.elbo:
+                self._move(trial)
+                return True
+        return False
+
+    def _move(self, point: Point, *, counted: bool = False) -> None:
+        self.point = point
+        self.trace.append(point.elbo)
+        self.n_iter += not counted and len(self.trace) > 1
+        self._show()
+
+    def _show(self) -> None:
+        self.bar.update(1)
+        self.bar.set_postfix_str(f"ELBO {self.point.elbo:.6g}", refresh=False)
+
+    def close(self) -> None:
+        """End the progress bar."""
+        self.bar.close()
+
+
+def _curvature(point: Point) -> np.ndarray:
+    assert point.H is not None
+    return point.H
+
+
+def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
+    """The error for a start at which the ELBO is not finite, as precise as can be."""
+    name = type(problem.model).__name__
+    advice = " Check the values given as init." if explicit else ""
+    if point.failed >= 0:
+        assert problem.rows is not None
+        row = {k: np.asarray(v[point.failed]).tolist() for k, v in problem.rows.columns.items()}
+        shown = ", ".join(f"{k}={v}" for k, v in row.items() if np.size(v) <= 6)
+        return InvalidModel(
+            f"local_term of {name} has no finite maximum over {', '.join(problem.local.blocks) or 'm'} "
+            f"at row {point.failed} ({shown}): it is not a number, or it grows without bound. "
+            f"Check the signs in local_term, and for logarithms or divisions of zero.{advice}",
+            row=point.failed,
+            values=row,
+        )
+    return InvalidModel(
+        f"The ELBO of {name} is not finite at the start: global_term or local_term is not a number "
+        f"there. Check for logarithms or divisions of zero, and for overflow.{advice}"
+    )
+
+
+def _refuse_unbounded(result: Fit) -> None:
+    """A fit that stopped while a block's own update leaves its domain has no optimum to return."""
+    from .starts import invalid_blocks
+
+    blocks = invalid_blocks(result.alpha, result.point.gradient)
+    if blocks:
+        raise InvalidModel(
+            f"Block '{blocks[0]}' has no proper optimum: its update ∂L/∂m lies outside the domain of "
+            f"{result.alpha.blocks[blocks[0]]!r}, so the ELBO grows without bound. Check the signs of "
+            "the terms that contain it, and that its prior is in global_term.",
+            block=blocks[0],
+        )
+
+
+def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
+    return NotConverged(
+        f"The fit stopped before convergence: {result.reason}; the next Newton step is "
+        f"{result.stationarity:.1e} linear-response sds (tol={tol:.0e}). Standard deviations are "
+        f"trustworthy only at the optimum. Try max_iter={2 * max_iter}, init= at a better start, or "
+        "look for a parameter that the data and the prior leave undetermined.",
+        reason=result.reason,
+        stationarity=result.stationarity,
+    )
+
+
+__all__ = ["Fit", "Mapping", "Objective", "Point", "fit", "stationarity"]

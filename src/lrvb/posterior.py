@@ -1,0 +1,225 @@
+"""Posterior: labelled answers. Means, standard deviations, covariances, intervals, draws, locals."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .curvature import linearize
+from .draws import draw
+from .errors import InvalidModel
+from .fitting import Fit, fit
+from .intervals import intervals
+from .local_sums import AutodiffSum
+from .precision import in_double
+from .response import Response, respond
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Posterior:
+    """The linear-response posterior of a fitted model, beside the mean-field one.
+
+    Quantities are addressed by name: `beta`, `beta[1]`, `log(tau)`, `Lambda[0,0,1]`; a block's name
+    alone stands for all of its quantities.
+    """
+
+    def __init__(self, response: Response, local: dict[str, Any] | None = None):
+        self.response = response
+        self._stored_local = local
+        labels = response.alpha.names()
+        self._index = {label: i for i, label in enumerate(labels) if label is not None}
+
+    # ---- labelled tables ------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """Every named scalar quantity."""
+        return list(self._index)
+
+    def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
+        """Posterior means."""
+        chosen = self._choose(names)
+        return pd.Series(self.fit.m[self._at(chosen)], index=chosen, name="mean")
+
+    def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
+        chosen = self._choose(names)
+        variances = np.diag(self.response.covariance(method))[self._at(chosen)]
+        return pd.Series(np.sqrt(variances), index=chosen, name="sd")
+
+    def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
+        """Posterior covariance matrix."""
+        chosen = self._choose(names)
+        at = self._at(chosen)
+        values = self.response.covariance(method)[np.ix_(at, at)]
+        return pd.DataFrame(values, index=chosen, columns=chosen)
+
+    def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
+        """Posterior correlation matrix."""
+        cov = self.cov(names, method)
+        sd = np.sqrt(np.diag(cov))
+        return cov / np.outer(sd, sd)
+
+    def summary(self, prob: float = 0.94) -> pd.DataFrame:
+        """Mean, sd, mean-field sd and central interval of every named quantity.
+
+        Intervals respect the support: those of positive quantities are made on the log scale.
+        """
+        if not 0 < prob < 1:
+            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
+        lower, upper = intervals(self.response, prob)
+        at = self._at(self.names)
+        return pd.DataFrame(
+            {
+                "mean": self.mean(),
+                "sd": self.sd(),
+                "mfvb_sd": self.sd(method="mfvb"),
+                "lower": pd.Series(lower[at], index=self.names),
+                "upper": pd.Series(upper[at], index=self.names),
+            }
+        )
+
+    def of(
+        self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
+    ) -> Any:
+        """Covariance of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`."""
+        return self.response.of(f, g, method)
+
+    # ---- local variables ------------------------------------------------------------------
+
+    @in_double
+    def local(self, name: str, rows: Any = None) -> xr.Dataset:
+        """A local block over rows: `mean`, `sd`, `mfvb_sd`, and `cov` with each global quantity.
+
+        `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
+        Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
+        """
+        from .locals import local_dataset, stored_dataset
+
+        if self._stored_local is not None:
+            return stored_dataset(self._stored_local, name, rows)
+        problem = self.fit.problem
+        if problem is None or not problem.local.blocks:
+            raise InvalidModel(f"The model has no local blocks, so there is no local '{name}'.")
+        strategy = self.fit.local_sum or AutodiffSum()
+        bound = strategy.bind(problem, self.fit.chunk_size)
+        return local_dataset(problem, bound, self.response, self._index, name, rows)
+
+    # ---- draws, files ---------------------------------------------------------------------
+
+    @in_double
+    def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
+        """n joint draws of every global block, shape (n, *batch, *shape).
+
+        A Gaussian with the linear-response covariance in unconstrained coordinates (log τ, the
+        log-Cholesky factor of Λ, log ratios of π), mapped back: every draw is a valid value.
+        """
+        if isinstance(n, bool) or int(n) != n or n < 1:
+            raise InvalidModel(f"n={n!r} must be a whole number of draws, 1 or more.")
+        return draw(self.response, int(n), np.random.default_rng(seed))
+
+    def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
+        """ArviZ's container with `posterior` and `observed_data`, and the exact moments beside."""
+        from .bridges.arviz import to_arviz
+
+        return to_arviz(self, n, seed)
+
+    def save(self, path: str | Path, *, local: bool = True) -> Path:
+        """Write the posterior to one file; `local=False` leaves out the local variables."""
+        from .storage import save
+
+        return save(self, Path(path), local=local)
+
+    # ---- the fit --------------------------------------------------------------------------
+
+    @property
+    def fit(self) -> Fit:
+        """The optimum and how it was reached."""
+        return self.response.fit
+
+    @property
+    def elbo(self) -> float:
+        """The evidence lower bound at the optimum."""
+        return self.fit.elbo
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last Newton step was shorter than the tolerance."""
+        return self.fit.converged
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of the fit."""
+        return self.fit.n_iter
+
+    def __repr__(self) -> str:
+        how = "converged" if self.converged else f"NOT converged ({self.fit.reason})"
+        head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
+        table = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
+        return f"{head}\n{table}"
+
+    def _choose(self, names: str | Iterable[str] | None) -> list[str]:
+        """The names asked for, a block's name standing for all of its quantities."""
+        if names is None:
+            return self.names
+        chosen: list[str] = []
+        for name in [names] if isinstance(names, str) else names:
+            if name in self._index:
+                chosen.append(name)
+                continue
+            inside = [k for k in self.names if _stem(k) == name]
+            if not inside:
+                close = difflib.get_close_matches(str(name), self.names, n=3)
+                hint = f" Did you mean {', '.join(close)}?" if close else ""
+                shown = ", ".join(self.names[:12]) + (", …" if len(self.names) > 12 else "")
+                raise InvalidModel(f"There is no quantity '{name}'.{hint} There are: {shown}.")
+            chosen.extend(inside)
+        return chosen
+
+    def _at(self, names: Iterable[str]) -> np.ndarray:
+        return np.array([self._index[name] for name in names], dtype=int)
+
+
+def _stem(name: str) -> str:
+    """`mu[0,1]` → `mu`, `log(pi[0])` → `log(pi)`."""
+    head, bracket, tail = name.partition("[")
+    return head + tail.partition("]")[2] if bracket else name
+
+
+def summarize(response: Response) -> Posterior:
+    """The posterior with labelled answers."""
+    return Posterior(response)
+
+
+def infer(
+    model: Any,
+    data: Any = None,
+    *,
+    init: Any = None,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    progress: bool = False,
+    chunk_size: int | None = None,
+) -> Posterior:
+    """Fit a model and correct its covariances: fit → linearize → respond → summarize.
+
+    `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
+    `tol` is in linear-response standard deviations; see `fit` for the other arguments.
+    """
+    optimum = fit(
+        model,
+        data,
+        init=init,
+        tol=tol,
+        max_iter=max_iter,
+        progress=progress,
+        chunk_size=chunk_size,
+    )
+    return summarize(respond(linearize(optimum)))

@@ -1,0 +1,222 @@
+"""Problem: a model met with its data. Checked rows, block layouts, and the two terms as functions.
+
+Everything after this file sees flat vectors: m for the global blocks, z for one row's local ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .compiled import Program
+from .errors import InvalidData, InvalidModel, LrvbError
+from .meanfield import MeanField
+from .models.base import Model, join, mean_fields, split
+from .precision import in_double
+from .tables import Row, Rows, as_columns, length, numeric, require
+
+_CONCRETE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What compiled programs depend on; two problems with equal structure share them."""
+
+    key: Any
+    model: Model = field(compare=False)
+    alpha: MeanField = field(compare=False)
+    local: MeanField = field(compare=False)
+    conjugate: bool = field(compare=False, default=True)
+
+    def global_term(self, traced: Any, m: Any) -> Any:
+        """The model's global term at a flat m."""
+        value = join(self.model, traced).global_term(self.alpha.moments(m))
+        return _scalar(value, "global_term")
+
+    def local_term(self, traced: Any, m: Any, z: Any, row: Row | Any) -> Any:
+        """The model's local term of one row at flat m and z."""
+        model = join(self.model, traced)
+        datum = row if model.features is None or not isinstance(row, Row) else model.features(row)
+        moments = self.local.moments(z) if self.local.blocks else None
+        return _scalar(model.local_term(self.alpha.moments(m), moments, datum), "local_term")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model and its checked rows; `traced` holds the numbers stored on the model."""
+
+    model: Model
+    structure: Structure
+    traced: dict[str, np.ndarray]
+    rows: Rows | None
+
+    @property
+    def alpha(self) -> MeanField:
+        """The product of the global blocks."""
+        return self.structure.alpha
+
+    @property
+    def local(self) -> MeanField:
+        """The product of one row's local blocks."""
+        return self.structure.local
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.rows.n if self.rows is not None else 0
+
+
+@in_double
+def state_problem(model: Model, data: Any) -> Problem:
+    """Check the data, lay out the blocks, and make sure that both terms can be traced."""
+    if isinstance(model, type):
+        raise InvalidModel(f"{model.__name__} is a class; pass an instance, {model.__name__}().")
+    if not isinstance(model, Model):
+        raise InvalidModel(f"The model is a {type(model).__name__}; subclass lrvb.Model.")
+    rows = _rows(model, data)
+    alpha, local = mean_fields(model, rows)
+    if rows is None and local.blocks:
+        raise InvalidData(
+            f"{type(model).__name__} has local blocks ({', '.join(local.blocks)}), one per row, "
+            "but the data are None; give a mapping of columns."
+        )
+    problem = None
+    for trace in (True, False):
+        key, traced = split(model, trace=trace)
+        layout = (tuple(alpha.blocks.items()), tuple(local.blocks.items()), tuple(sorted(traced)))
+        structure = Structure((key, layout), model, alpha, local)
+        problem = Problem(model, structure, traced, rows)
+        try:
+            problem = _check_terms(problem)
+            break
+        except _CONCRETE as error:
+            # The terms use a number of the model concretely: fix it instead of tracing it.
+            if not trace:
+                raise InvalidModel(
+                    f"A term of {type(model).__name__} needs the value of a moment while JAX "
+                    f"traces it ({type(error).__name__}); use jax.numpy functions, and "
+                    "jnp.where in place of if."
+                ) from error
+    assert problem is not None
+    return problem
+
+
+def _rows(model: Model, data: Any) -> Rows | None:
+    """The model's plate from the user's data, its used columns checked."""
+    if data is None:
+        return None
+    if isinstance(data, Rows):
+        return data
+    columns, labels = as_columns(data)
+    length(columns)
+    if model.columns is not None:
+        require(columns, model.columns)
+        columns = {name: columns[name] for name in model.columns}
+    prepared = model.prepare(columns)
+    if not isinstance(prepared, Rows):
+        prepared = Rows(dict(prepared), labels=labels)
+    return prepared
+
+
+def _check_terms(problem: Problem) -> Problem:
+    """Trace both terms once: find the columns they use, check those, see whether z is conjugate."""
+    structure, rows = problem.structure, problem.rows
+    m = jnp.zeros(problem.alpha.size)
+    _trace("global_term", lambda: jax.eval_shape(structure.global_term, problem.traced, m))
+    if rows is None:
+        return problem
+    used: set[str] = set()
+    example = {name: _ColumnOnDemand(name, column) for name, column in rows.columns.items()}
+    z = jnp.zeros(problem.local.size)
+
+    def gradient(m: Any, z: Any) -> Any:
+        row = _RecordingRow(example, used)
+        return jax.grad(lambda z: structure.local_term(problem.traced, m, z, row))(z)
+
+    jaxpr = _trace("local_term", lambda: jax.make_jaxpr(gradient)(m, z))
+    _trace("local_blocks", lambda: problem.local.at(_RecordingRow(example, used)) and None)
+    for family in problem.local.blocks.values():
+        bound = family.at(_RecordingRow(example, used))
+        probe = bound.unflatten(jnp.asarray(bound.flatten(family.start(), natural=True)), natural=True)
+        _trace("local_blocks", lambda b=bound, e=probe: jax.eval_shape(b.log_partition, e))
+    conjugate = not _depends(jaxpr.jaxpr, len(jaxpr.jaxpr.invars) - 1) if problem.local.size else True
+    columns = {name: numeric(name, rows.columns[name]) for name in rows.columns if name in used}
+    if not columns:  # a term that reads no data still needs to know how many rows there are
+        columns = {"_row": np.zeros(rows.n)}
+    checked = Rows(columns, rows.labels, rows.dim, rows.weights)
+    key = (structure.key, conjugate, tuple(columns))
+    structure = Structure(key, structure.model, structure.alpha, structure.local, conjugate)
+    return Problem(problem.model, structure, problem.traced, checked)
+
+
+class _ColumnOnDemand:
+    """A column of which only a numeric example is taken, when a term asks for it."""
+
+    def __init__(self, name: str, column: Any):
+        self.name, self.column = name, column
+
+    def example(self) -> Any:
+        checked = numeric(self.name, self.column)
+        return jnp.asarray(checked[0])
+
+
+class _RecordingRow(Row):
+    """The first row, noting which columns are read."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name).example()
+
+
+def _trace(term: str, action: Callable[[], Any]) -> Any:
+    """Run a user's term under tracing; what it raises is reported with the term's name."""
+    try:
+        return action()
+    except (LrvbError, *_CONCRETE):
+        raise
+    except Exception as error:
+        raise InvalidModel(f"{term} cannot be evaluated: {error}") from error
+
+
+def _scalar(value: Any, term: str) -> Any:
+    """The value of a term as one real number."""
+    value = jnp.asarray(value)
+    if value.shape != () or jnp.issubdtype(value.dtype, jnp.complexfloating):
+        raise InvalidModel(
+            f"{term} returned an array of shape {value.shape}; it must return one number. "
+            "Sum over its entries."
+        )
+    return value.astype(jnp.float64)
+
+
+def _depends(jaxpr: Any, index: int) -> bool:
+    """Whether any output of a jaxpr depends on its input `index`; may say yes too often, never no."""
+    needed = {id(v) for v in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(v) in needed for v in equation.outvars):
+            needed.update(id(v) for v in equation.invars)
+    return id(jaxpr.invars[index]) in needed
+
+
+@functools.lru_cache(maxsize=128)
+def global_program(structure: Structure, order: int) -> Program:
+    """(traced, η) → q(α) at η, with value, gradient and Hessian of the global term."""
+
+    def at(traced: Any, eta: Any) -> Any:
+        q = structure.alpha.evaluate(eta)
+        term = functools.partial(structure.global_term, traced)
+        value, gradient = jax.value_and_grad(term)(q.m)
+        H = jax.hessian(term)(q.m) if order == 2 else jnp.zeros((q.m.size, q.m.size))
+        return q, value, gradient, H
+
+    return Program(at)

@@ -1,0 +1,87 @@
+"""Step 4: the linear-response covariance, and covariances of functions of the moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .algebra import linear_response
+from .curvature import Curvature
+from .errors import InvalidModel
+from .fitting import Fit
+from .meanfield import MeanField
+from .precision import in_double
+
+
+@dataclass(frozen=True)
+class Response:
+    """Σ̂ of the global statistics (a, a), beside the mean-field V = CCᵀ."""
+
+    fit: Fit
+    C: np.ndarray
+    Sigma: np.ndarray
+
+    @property
+    def V(self) -> np.ndarray:
+        """Covariance of q*: the mean-field answer."""
+        return self.C @ self.C.T
+
+    @property
+    def alpha(self) -> MeanField:
+        """The product of the global blocks."""
+        return self.fit.alpha
+
+    def covariance(self, method: str = "lrvb") -> np.ndarray:
+        """Σ̂ for "lrvb", V for "mfvb"."""
+        if method == "lrvb":
+            return self.Sigma
+        if method == "mfvb":
+            return self.V
+        raise InvalidModel(f"method={method!r} must be 'lrvb' or 'mfvb'.")
+
+    @in_double
+    def of(
+        self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
+    ) -> Any:
+        r"""Covariance ∇fᵀ Σ̂ ∇g of quantities with E_q[φ] = f(m) and E_q[γ] = g(m).
+
+        f and g map named moments to a number or an array; the result has the shape of f's value
+        followed by that of g's, a float when both are numbers. Without g it is f's own covariance.
+        Exact when the variational means follow the tilted posterior's exactly.
+        Paper: app:function_covariance, lem:theta_function_covariance
+        """
+        J_f, shape_f = self._jacobian(f)
+        J_g, shape_g = (J_f, shape_f) if g is None else self._jacobian(g)
+        result = (J_f @ self.covariance(method) @ J_g.T).reshape(*shape_f, *shape_g)
+        return float(result) if result.ndim == 0 else result
+
+    def _jacobian(self, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[int, ...]]:
+        """The Jacobian of f at m*, (p, a), and the shape of f's value."""
+
+        def of_flat(m: Any) -> Any:
+            return jnp.asarray(f(self.alpha.moments(m)), dtype=jnp.float64)
+
+        try:
+            J = np.asarray(jax.jacrev(of_flat)(jnp.asarray(self.fit.m)))
+        except (TypeError, AttributeError) as error:
+            raise InvalidModel(
+                f"The function cannot be differentiated: {error}. Write it with the model's "
+                "moments and jax.numpy, and return a number or an array."
+            ) from error
+        shape = J.shape[:-1]
+        return J.reshape(-1, J.shape[-1]), shape
+
+
+@in_double
+def respond(curvature: Curvature) -> Response:
+    r"""Σ̂ = dm*/dt of the posterior tilted by tᵀθ: the linear-response estimate of Cov θ.
+
+    Paper: eq:lrvb_derivative_defn
+    """
+    Sigma = linear_response(curvature.C, curvature.H)
+    return Response(curvature.fit, curvature.C, Sigma)
