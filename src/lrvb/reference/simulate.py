@@ -1,0 +1,78 @@
+"""Simulated data with the settings of the paper's studies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidData
+
+LARGEST_RATE = 1e15  # counts above 2⁵³ are no longer exact as doubles
+
+
+def normal_poisson(
+    rng: np.random.Generator,
+    n: int = 500,
+    beta: float | None = None,
+    sd: float | None = None,
+    x: np.ndarray | None = None,
+) -> dict[str, Any]:
+    r"""Counts y_n ~ Poisson(exp z_n) with z_n ~ N(βx_n, sd²) and τ = 1/sd².
+
+    Whatever is not given is drawn: x ~ N(0, 1), β ~ U(0, 3), sd ~ U(0.3, 1). The study draws x
+    once and holds it fixed; pass the `x` of the first data set to the others. Returns
+    x, y, z of shape (n,), and the scalars beta, tau.
+
+    See: sec:normal_poisson_model
+    """
+    x = rng.standard_normal(n) if x is None else np.asarray(x, float)
+    beta = rng.uniform(0, 3) if beta is None else float(beta)
+    sd = rng.uniform(0.3, 1.0) if sd is None else float(sd)
+    z = beta * x + sd * rng.standard_normal(x.shape)
+    if z.size and z.max() > np.log(LARGEST_RATE):
+        row = int(z.argmax())
+        raise InvalidData(
+            f"Row {row} has Poisson rate exp({z[row]:.1f}), above {LARGEST_RATE:.0e}. "
+            "Try a smaller beta or sd, or x on a smaller scale.",
+            column="x",
+            row=row,
+        )
+    return {"x": x, "y": rng.poisson(np.exp(z)), "z": z, "beta": beta, "tau": sd**-2}
+
+
+def random_slope(
+    rng: np.random.Generator,
+    groups: int = 30,
+    per_group: int = 10,
+    beta: np.ndarray | None = None,
+    nu: float | None = None,
+    tau: float | None = None,
+    x: np.ndarray | None = None,
+    r: np.ndarray | None = None,
+) -> dict[str, Any]:
+    r"""Responses y_n ~ N(βᵀx_n + r_n z_k(n), 1/τ) with random slopes z_k ~ N(0, 1/ν).
+
+    Whatever is not given is drawn: x ~ N(0, I₂), r = x₁ + N(0, sd 0.4), β ~ U(0, 3)²,
+    ν ~ U(0.5, 4), τ ~ U(0.2, 1). The study draws x and r once and holds them fixed; pass those of
+    the first data set to the others. Rows of a group are adjacent. Returns x (N, p), r, y, group
+    (N,), z (groups,), beta (p,), and the scalars nu, tau.
+
+    See: sec:random_effects_model
+    """
+    rows = groups * per_group
+    x = rng.standard_normal((rows, 2)) if x is None else np.asarray(x, float)
+    r = x[:, 0] + 0.4 * rng.standard_normal(rows) if r is None else np.asarray(r, float)
+    if len(x) != rows or len(r) != rows:
+        raise InvalidData(
+            f"x has {len(x)} rows and r has {len(r)}, but {groups} groups of {per_group} "
+            f"make {rows}.",
+            column="x" if len(x) != rows else "r",
+        )
+    slopes = np.asarray(rng.uniform(0, 3, x.shape[1]) if beta is None else beta, float)
+    nu = rng.uniform(0.5, 4) if nu is None else float(nu)
+    tau = rng.uniform(0.2, 1) if tau is None else float(tau)
+    group = np.repeat(np.arange(groups), per_group)
+    z = rng.standard_normal(groups) / np.sqrt(nu)
+    y = x @ slopes + r * z[group] + rng.standard_normal(rows) / np.sqrt(tau)
+    return {"x": x, "r": r, "y": y, "group": group, "z": z, "beta": slopes, "nu": nu, "tau": tau}
