@@ -1,0 +1,99 @@
+"""What the documentation says is run: every Python block, every example, every skeleton."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SKELETONS = ROOT / "docs" / "skeletons"
+
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<code>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+
+
+def name_of(path: Path) -> str:
+    """A test's id: the path inside the repository."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    """The ```python blocks of a page with the line each starts on; `python no-run` is left out."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, match.start("code")), match["code"])
+        for match in FENCE.finditer(text)
+        if match["info"].split() == ["python"]
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages and examples may write files, and draw without a screen."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name_of)
+def test_page_runs(page: Path) -> None:
+    """The blocks of a page run one after another, as a reader would type them."""
+    namespace: dict[str, Any] = {"__name__": "__page__"}
+    for line, code in blocks(page):
+        # Blank lines in front make a traceback point at the line of the page.
+        exec(compile("\n" * line + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example runs from anywhere and says something."""
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file of the repository."""
+    targets = [match["target"] for match in LINK.finditer(page.read_text(encoding="utf-8"))]
+    files = [t.split("#")[0] for t in targets if not re.match(r"[a-z]+:|#", t)]
+    missing = [target for target in files if not (page.parent / target).exists()]
+    assert not missing, f"{name_of(page)} links to files that are not there: {missing}"
+
+
+def test_family_skeleton_keeps_the_laws() -> None:
+    """Moments of draws equal ∇A, their covariance equals ∇²A, and the map inverts."""
+    from lrvb.families import Family
+    from lrvb.precision import double
+
+    family = runpy.run_path(str(SKELETONS / "family.py"))["InverseGamma"]()
+    assert isinstance(family, Family)
+    with double():
+        eta = family.from_params(shape=9.0, rate=4.0)
+        m = np.asarray(family.flatten(family.mean(eta)))
+        C = np.asarray(family.factor(eta))
+        back = np.asarray(family.flatten(family.natural(family.mean(eta)), natural=True))
+        draws = family.sample(eta, np.random.default_rng(0), 200_000)
+        T = np.asarray(family.flatten(family.Stats(*map(np.asarray, family.statistics(draws)))))
+        usual = {name: float(value) for name, value in family.params(eta).items()}
+        expected = np.asarray(family.flatten(eta, natural=True))
+    assert usual == pytest.approx({"shape": 9.0, "rate": 4.0})
+    np.testing.assert_allclose(back, expected, rtol=1e-9)
+    V = C @ C.T
+    standard_error = np.sqrt(np.diag(V) / len(draws))
+    np.testing.assert_array_less(np.abs(T.mean(0) - m), 5 * standard_error)
+    np.testing.assert_allclose(np.cov(T.T), V, rtol=0.03)  # 200,000 draws: about 1 % and 3 sd
+
+
+def test_model_skeleton_recovers_its_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    """The skeleton's own run: the truth lies within four posterior sds."""
+    names = runpy.run_path(str(SKELETONS / "model.py"), run_name="__main__")
+    summary = names["posterior"].summary()
+    for name, truth in names["truth"].items():
+        assert abs(summary.loc[name, "mean"] - truth) < 4 * summary.loc[name, "sd"]
+    assert capsys.readouterr().out.strip()
