@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .errors import InvalidModel, NotConverged
+from .gram import GramSum
 from .local_sums import AutodiffSum, BoundSum, LocalSum
 from .meanfield import MeanField, Moments
 from .newton import curved, trust_region_step
@@ -19,7 +19,7 @@ from .problem import Problem, global_program, state_problem
 from .starts import initial
 
 SMALL = 48  # up to this many global coordinates the curvature costs less than another compilation
-SWEEPS = 8  # coordinate-ascent sweeps at most before Newton takes over
+SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,9 @@ def fit(
 
 
 def default_sum(problem: Problem) -> LocalSum:
-    """The row sum a problem gets when none is chosen."""
-    return AutodiffSum()
+    """The row sum a problem gets when none is chosen: by Gram matrices where features are declared."""
+    declared = problem.model.features is not None and problem.structure.conjugate
+    return GramSum() if declared else AutodiffSum()
 
 
 class _Search:
@@ -336,6 +337,3 @@ def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
         reason=result.reason,
         stationarity=result.stationarity,
     )
-
-
-__all__ = ["Fit", "Mapping", "Objective", "Point", "fit", "stationarity"]

@@ -60,6 +60,7 @@ class Problem:
     structure: Structure
     traced: dict[str, np.ndarray]
     rows: Rows | None
+    data: dict[str, Any] | None = None
 
     @property
     def alpha(self) -> MeanField:
@@ -84,7 +85,7 @@ def state_problem(model: Model, data: Any) -> Problem:
         raise InvalidModel(f"{model.__name__} is a class; pass an instance, {model.__name__}().")
     if not isinstance(model, Model):
         raise InvalidModel(f"The model is a {type(model).__name__}; subclass lrvb.Model.")
-    rows = _rows(model, data)
+    rows, columns = _rows(model, data)
     alpha, local = mean_fields(model, rows)
     if rows is None and local.blocks:
         raise InvalidData(
@@ -96,7 +97,7 @@ def state_problem(model: Model, data: Any) -> Problem:
         key, traced = split(model, trace=trace)
         layout = (tuple(alpha.blocks.items()), tuple(local.blocks.items()), tuple(sorted(traced)))
         structure = Structure((key, layout), model, alpha, local)
-        problem = Problem(model, structure, traced, rows)
+        problem = Problem(model, structure, traced, rows, columns)
         try:
             problem = _check_terms(problem)
             break
@@ -112,12 +113,12 @@ def state_problem(model: Model, data: Any) -> Problem:
     return problem
 
 
-def _rows(model: Model, data: Any) -> Rows | None:
-    """The model's plate from the user's data, its used columns checked."""
+def _rows(model: Model, data: Any) -> tuple[Rows | None, dict[str, Any] | None]:
+    """The model's plate from the user's data, and the user's columns that it may use."""
     if data is None:
-        return None
+        return None, None
     if isinstance(data, Rows):
-        return data
+        return data, dict(data.columns)
     columns, labels = as_columns(data)
     length(columns)
     if model.columns is not None:
@@ -126,38 +127,66 @@ def _rows(model: Model, data: Any) -> Rows | None:
     prepared = model.prepare(columns)
     if not isinstance(prepared, Rows):
         prepared = Rows(dict(prepared), labels=labels)
-    return prepared
+    return prepared, columns
 
 
 def _check_terms(problem: Problem) -> Problem:
-    """Trace both terms once: find the columns they use, check those, see whether z is conjugate."""
+    """Find and check the columns that the terms use, and see whether z is conjugate."""
     structure, rows = problem.structure, problem.rows
-    m = jnp.zeros(problem.alpha.size)
-    _trace("global_term", lambda: jax.eval_shape(structure.global_term, problem.traced, m))
+    signature = (structure.key, _signature(rows))
+    if signature not in _ANALYSES:
+        if len(_ANALYSES) >= 256:
+            _ANALYSES.clear()
+        _ANALYSES[signature] = _analyse(problem)
+    used, conjugate = _ANALYSES[signature]
     if rows is None:
         return problem
-    used: set[str] = set()
-    example = {name: _ColumnOnDemand(name, column) for name, column in rows.columns.items()}
-    z = jnp.zeros(problem.local.size)
-
-    def gradient(m: Any, z: Any) -> Any:
-        row = _RecordingRow(example, used)
-        return jax.grad(lambda z: structure.local_term(problem.traced, m, z, row))(z)
-
-    jaxpr = _trace("local_term", lambda: jax.make_jaxpr(gradient)(m, z))
-    _trace("local_blocks", lambda: problem.local.at(_RecordingRow(example, used)) and None)
-    for family in problem.local.blocks.values():
-        bound = family.at(_RecordingRow(example, used))
-        probe = bound.unflatten(jnp.asarray(bound.flatten(family.start(), natural=True)), natural=True)
-        _trace("local_blocks", lambda b=bound, e=probe: jax.eval_shape(b.log_partition, e))
-    conjugate = not _depends(jaxpr.jaxpr, len(jaxpr.jaxpr.invars) - 1) if problem.local.size else True
-    columns = {name: numeric(name, rows.columns[name]) for name in rows.columns if name in used}
+    columns = {name: numeric(name, c) for name, c in rows.columns.items() if name in used}
     if not columns:  # a term that reads no data still needs to know how many rows there are
         columns = {"_row": np.zeros(rows.n)}
     checked = Rows(columns, rows.labels, rows.dim, rows.weights)
     key = (structure.key, conjugate, tuple(columns))
     structure = Structure(key, structure.model, structure.alpha, structure.local, conjugate)
-    return Problem(problem.model, structure, problem.traced, checked)
+    given = {k: v for k, v in (problem.data or {}).items() if k in used or problem.model.columns}
+    return Problem(problem.model, structure, problem.traced, checked, given)
+
+
+#: What tracing has found about terms: the columns they read, and whether they are linear in z.
+_ANALYSES: dict[Any, tuple[frozenset[str], bool]] = {}
+
+
+def _signature(rows: Rows | None) -> Any:
+    if rows is None:
+        return None
+    return tuple((k, str(np.asarray(c).dtype), np.shape(c)[1:]) for k, c in rows.columns.items())
+
+
+def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
+    """Trace both terms once: which columns they read, and whether ∂ℓ/∂m_z depends on z."""
+    structure, rows = problem.structure, problem.rows
+    m = jnp.zeros(problem.alpha.size)
+    _trace("global_term", lambda: jax.eval_shape(structure.global_term, problem.traced, m))
+    if rows is None:
+        return frozenset(), True
+    used: set[str] = set()
+    columns = {name: _ColumnOnDemand(name, column) for name, column in rows.columns.items()}
+    row = _RecordingRow(columns, used)
+
+    def gradient(m: Any, z: Any) -> Any:
+        return jax.grad(lambda z: structure.local_term(problem.traced, m, z, row))(z)
+
+    z = jnp.zeros(problem.local.size)
+    jaxpr = _trace("local_term", lambda: jax.make_jaxpr(gradient)(m, z)).jaxpr
+    for name, family in problem.local.blocks.items():
+        start = jnp.asarray(family.flatten(family.start(), natural=True))
+
+        def log_partition(flat: Any, family: Any = family) -> Any:
+            bound = family.at(row)
+            return bound.log_partition(bound.unflatten(flat, natural=True))
+
+        _trace(f"the log partition of block '{name}'", lambda f=log_partition, e=start: jax.eval_shape(f, e))
+    conjugate = not problem.local.size or not _depends(jaxpr, len(jaxpr.invars) - 1)
+    return frozenset(used), conjugate
 
 
 class _ColumnOnDemand:

@@ -1,0 +1,79 @@
+"""Draws for ArviZ, both eras: an xarray.DataTree, wrapped for ArviZ before 1.0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from ..errors import LrvbError
+
+if TYPE_CHECKING:
+    from ..posterior import Posterior
+
+
+def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
+    """`posterior` (one chain of n draws), `observed_data`, and `linear_response` (exact moments).
+
+    ArviZ ≥ 1, or no ArviZ at all, takes the DataTree as it is; earlier versions an InferenceData.
+    """
+    tree = datatree(posterior, n, seed)
+    try:
+        import arviz
+    except ImportError:
+        return tree
+    if hasattr(arviz, "InferenceData"):
+        if not hasattr(arviz, "from_datatree"):
+            raise LrvbError(
+                f"ArviZ {arviz.__version__} is too old to take an xarray.DataTree; "
+                "install arviz>=0.22."
+            )
+        return arviz.from_datatree(tree)
+    return tree
+
+
+def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
+    """The same as a plain xarray.DataTree."""
+    groups = {
+        "/posterior": _posterior(posterior.draws(n, seed)),
+        "/linear_response": xr.Dataset(
+            {
+                "mean": ("quantity", posterior.mean().to_numpy()),
+                "sd": ("quantity", posterior.sd().to_numpy()),
+                "mfvb_sd": ("quantity", posterior.sd(method="mfvb").to_numpy()),
+                "cov": (("quantity", "other"), posterior.cov().to_numpy()),
+            },
+            coords={"quantity": posterior.names, "other": posterior.names},
+            attrs={"elbo": posterior.elbo, "converged": int(posterior.converged)},
+        ),
+    }
+    observed = _observed(posterior)
+    if observed is not None:
+        groups["/observed_data"] = observed
+    return xr.DataTree.from_dict(groups)
+
+
+def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
+    variables = {
+        name: (("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values[None])
+        for name, values in draws.items()
+    }
+    n = len(next(iter(draws.values())))
+    return xr.Dataset(
+        variables,
+        coords={"chain": [0], "draw": np.arange(n)},
+        attrs={"inference_library": "lrvb", "sampling": "Gaussian in unconstrained coordinates"},
+    )
+
+
+def _observed(posterior: Posterior) -> xr.Dataset | None:
+    problem = posterior.fit.problem
+    if problem is None or problem.data is None:
+        return None
+    variables = {}
+    for name, column in problem.data.items():
+        values = np.asarray(column)
+        inner = (f"{name}_dim_{i}" for i in range(1, values.ndim))
+        variables[name] = (("row", *inner), values)
+    return xr.Dataset(variables)
