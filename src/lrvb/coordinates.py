@@ -38,7 +38,7 @@ class Slot(NamedTuple):
         return int(np.prod(self.shape, dtype=int))
 
     def indices(self) -> list[tuple[int, ...]]:
-        """The index of each flat coordinate in the statistic: `()`, `(i,)` or `(i, j)` with i ≤ j."""
+        """Each flat coordinate's index in the statistic: `()`, `(i,)` or `(i, j)` with i ≤ j."""
         if self.symmetric:
             return list(zip(*(t.tolist() for t in np.triu_indices(self.shape[0])), strict=True))
         return list(np.ndindex(*self.shape))
@@ -74,10 +74,30 @@ def multiplicity(P: int) -> np.ndarray:
     return _triangle(P)[3]
 
 
+def packed_index(P: int) -> np.ndarray:
+    """Position of entry (i, j) among the packed entries, shape (P, P)."""
+    return _triangle(P)[2]
+
+
+def congruence(B: Any) -> Any:
+    """The matrix of S ↦ BSBᵀ on packed symmetric matrices, square of size P(P+1)/2."""
+    rows, columns, _, count = _triangle(B.shape[-1])
+    top, bottom = B[rows], B[columns]
+    return (top[:, rows] * bottom[:, columns] + bottom[:, rows] * top[:, columns]) * (count / 2)
+
+
+def symmetric_root(L: Any) -> Any:
+    """Packed b_iⱼ(L) = l_i l_jᵀ + l_j l_iᵀ (i < j) and √2 l_i l_iᵀ as columns, l_i those of L.
+
+    It is a square root of Cov(xxᵀ) for x ~ N(0, LLᵀ), and of Cov(Λ)/ν for Λ ~ Wishart(ν, LLᵀ).
+    """
+    return congruence(L) * np.sqrt(2 / multiplicity(L.shape[-1]))
+
+
 def pack(slots: Sequence[Slot], stats: Sequence[Any], *, natural: bool = False) -> Any:
     """Statistics of the slots' shapes (behind any batch axes) → flat (..., size).
 
-    With `natural=True` the statistics are natural parameters, paired with means by full contraction.
+    With `natural=True` they are natural parameters, paired with means by full contraction.
     """
     parts = []
     for slot, stat in zip(slots, stats, strict=True):
@@ -86,7 +106,7 @@ def pack(slots: Sequence[Slot], stats: Sequence[Any], *, natural: bool = False) 
             parts.append(packed * multiplicity(slot.shape[0]) if natural else packed)
         else:
             lead = stat.shape[: stat.ndim - len(slot.shape)]
-            parts.append(stat.reshape(*lead, slot.size))
+            parts.append(stat.reshape((*lead, slot.size)))
     on_host = all(isinstance(part, np.ndarray) for part in parts)
     return (np if on_host else jnp).concatenate(parts, axis=-1)
 
@@ -101,5 +121,5 @@ def unpack(slots: Sequence[Slot], flat: Any, *, natural: bool = False) -> list[A
             P = slot.shape[0]
             stats.append(unpack_symmetric(part / multiplicity(P) if natural else part, P))
         else:
-            stats.append(part.reshape(*lead, *slot.shape))
+            stats.append(part.reshape((*lead, *slot.shape)))
     return stats

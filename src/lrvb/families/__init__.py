@@ -1,7 +1,23 @@
 """Exponential families: one file each."""
 
 from .base import Family
+from .beta import Beta
+from .categorical import Categorical
+from .dirichlet import Dirichlet
 from .gamma import Gamma
+from .mvn import MultivariateNormal
 from .normal import Normal
+from .tilted import Tilted
+from .wishart import Wishart
 
-__all__ = ["Family", "Gamma", "Normal"]
+__all__ = [
+    "Beta",
+    "Categorical",
+    "Dirichlet",
+    "Family",
+    "Gamma",
+    "MultivariateNormal",
+    "Normal",
+    "Tilted",
+    "Wishart",
+]

@@ -32,11 +32,8 @@ class Family:
     parameters: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, batch: tuple[int, ...] | int = ()):
-        self.batch = (int(batch),) if isinstance(batch, int | np.integer) else tuple(batch)
-        if any(int(n) != n or n < 1 for n in self.batch):
-            raise InvalidModel(
-                f"{type(self).__name__}: batch={batch!r} must hold positive whole numbers."
-            )
+        lengths = batch if isinstance(batch, tuple | list) else (batch,)
+        self.batch = tuple(whole_number(self, "batch", n) for n in lengths)
 
     # ---- what a family states -------------------------------------------------------------
 
@@ -83,7 +80,7 @@ class Family:
             return jnp.where(self.valid(eta), flat @ target - self.log_partition(eta), -jnp.inf)
 
         def step(state: Any) -> Any:
-            flat, damping, decrement, n = state
+            flat, damping, _, n = state
             eta = self.unflatten(flat, natural=True)
             C = self.factor(eta)
             residual = target - self.flatten(self.mean(eta))
@@ -91,7 +88,8 @@ class Family:
             proposal = flat + damping * jnp.linalg.solve(C.T, whitened)
             gain = conjugate(proposal) - conjugate(flat)
             length = jnp.sqrt(whitened @ whitened)
-            accept = (gain > 0) | ((length < 1e-4) & self.valid(self.unflatten(proposal, natural=True)))
+            inside = self.valid(self.unflatten(proposal, natural=True))
+            accept = (gain > 0) | ((length < 1e-4) & inside)
             return (
                 jnp.where(accept, proposal, flat),
                 jnp.where(accept, jnp.minimum(1.0, 2 * damping), damping / 4),
@@ -105,6 +103,10 @@ class Family:
         first = self.flatten(self.start(), natural=True)
         state = (jnp.asarray(first), jnp.asarray(1.0), jnp.asarray(jnp.inf), 0)
         return self.unflatten(jax.lax.while_loop(unfinished, step, state)[0], natural=True)
+
+    def evaluate(self, eta: Stats) -> tuple[Any, Stats, Any, Any]:
+        """(A, m, C, S) at η: log partition, mean, factor and entropy, sharing what they can."""
+        return self.log_partition(eta), self.mean(eta), self.factor(eta), self.entropy(eta)
 
     def at(self, row: Any) -> Family:
         """The family whose base measure belongs to one row of data; most do not depend on it."""
@@ -187,4 +189,14 @@ class Family:
 
     def _key(self) -> Any:
         """What distinguishes two families of one class; hashable."""
-        return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in self.describe().items())
+        arguments = self.describe().items()
+        return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in arguments)
+
+
+def whole_number(family: Family, name: str, value: Any, *, least: int = 1) -> int:
+    """A constructor argument that must be a whole number, at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidModel(
+            f"{type(family).__name__}: {name}={value!r} must be a whole number, at least {least}."
+        )
+    return int(value)

@@ -1,0 +1,88 @@
+"""Beta: one probability, the first of a Dirichlet pair."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..coordinates import Slot
+from ..precision import double
+from . import dirichlet
+from .base import Family
+
+
+class BetaStats(NamedTuple):
+    """Slots of T(π) = (log π, log(1 − π)); η, m and T share them."""
+
+    log_x: Any
+    log1m_x: Any
+
+
+class Beta(Family):
+    """q(π) ∝ exp(η·T(π)),  η = (a − 1, b − 1)."""
+
+    Stats = BetaStats
+    slots = (
+        Slot((), "log({})", support="negative"),
+        Slot((), "log(1-{})", support="negative"),
+    )
+    parameters = ("a", "b")
+
+    def log_partition(self, eta: BetaStats) -> Any:
+        """log B(a, b)."""
+        return dirichlet.log_partition(_pair(eta))
+
+    def valid(self, eta: BetaStats) -> Any:
+        """a and b are positive."""
+        return dirichlet.valid(_pair(eta))
+
+    def start(self) -> BetaStats:
+        """The uniform distribution."""
+        return BetaStats(np.zeros(()), np.zeros(()))
+
+    def mean(self, eta: BetaStats) -> BetaStats:
+        """(ψ(a) − ψ(a + b), ψ(b) − ψ(a + b))."""
+        m = dirichlet.mean(_pair(eta))
+        return BetaStats(m[0], m[1])
+
+    def factor(self, eta: BetaStats) -> Any:
+        """See: `dirichlet.factor`."""
+        return dirichlet.factor(_pair(eta))
+
+    def entropy(self, eta: BetaStats) -> Any:
+        """See: `dirichlet.entropy`."""
+        return dirichlet.entropy(_pair(eta))
+
+    def from_params(self, *, a: Any, b: Any) -> BetaStats:
+        """From the two concentrations."""
+        return BetaStats(np.asarray(a, float) - 1, np.asarray(b, float) - 1)
+
+    def params(self, eta: BetaStats) -> dict[str, Any]:
+        """The two concentrations."""
+        return {"a": eta.log_x + 1, "b": eta.log1m_x + 1}
+
+    def statistics(self, x: np.ndarray) -> BetaStats:
+        """(log π, log(1 − π))."""
+        return BetaStats(np.log(x), np.log1p(-x))
+
+    def sample(self, eta: BetaStats, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Beta draws, shape (n,)."""
+        return rng.beta(eta.log_x + 1, eta.log1m_x + 1, size=n)
+
+    def unconstrained(self, eta: BetaStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """logit π = log π − log(1 − π)."""
+        with double():
+            m = self.mean(eta)
+            center = np.asarray(m.log_x - m.log1m_x)
+        return np.array([center]), np.array([[1.0, -1.0]]), np.zeros((1, 1))
+
+    def constrain(self, eta: BetaStats, u: np.ndarray) -> np.ndarray:
+        """π = 1/(1 + exp(−u))."""
+        return np.exp(-np.logaddexp(0.0, -u[:, 0]))
+
+
+def _pair(eta: BetaStats) -> Any:
+    """Concentrations (a, b)."""
+    return jnp.stack([eta.log_x + 1, eta.log1m_x + 1])

@@ -1,0 +1,141 @@
+"""Dirichlet: one vector of probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..coordinates import Slot
+from ..precision import double
+from ..special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess
+from .base import Family, whole_number
+
+
+class DirichletStats(NamedTuple):
+    """Slot of T(π) = log π, shape (K,); η, m and T share it."""
+
+    log_x: Any
+
+
+class Dirichlet(Family):
+    """q(π) ∝ exp(η·T(π)),  η = α − 1 with concentrations α."""
+
+    Stats = DirichletStats
+    parameters = ("concentration",)
+
+    def __init__(self, dim: int, *, batch: tuple[int, ...] | int = ()):
+        super().__init__(batch=batch)
+        self.dim = whole_number(self, "dim", dim)
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The log probabilities."""
+        return (Slot((self.dim,), "log({})", support="negative"),)
+
+    def log_partition(self, eta: DirichletStats) -> Any:
+        """Σ_k log Γ(α_k) − log Γ(α₀), with α₀ = Σ_k α_k."""
+        return log_partition(eta.log_x + 1)
+
+    def valid(self, eta: DirichletStats) -> Any:
+        """Concentrations are positive."""
+        return valid(eta.log_x + 1)
+
+    def start(self) -> DirichletStats:
+        """The uniform distribution."""
+        return DirichletStats(np.zeros(self.dim))
+
+    def mean(self, eta: DirichletStats) -> DirichletStats:
+        """ψ(α_k) − ψ(α₀)."""
+        return DirichletStats(mean(eta.log_x + 1))
+
+    def factor(self, eta: DirichletStats) -> Any:
+        """See: `factor` below."""
+        return factor(eta.log_x + 1)
+
+    def entropy(self, eta: DirichletStats) -> Any:
+        """See: `entropy` below."""
+        return entropy(eta.log_x + 1)
+
+    def from_params(self, *, concentration: Any) -> DirichletStats:
+        """From concentrations α (K,)."""
+        return DirichletStats(np.asarray(concentration, float) - 1)
+
+    def params(self, eta: DirichletStats) -> dict[str, Any]:
+        """Concentrations."""
+        return {"concentration": eta.log_x + 1}
+
+    def statistics(self, x: np.ndarray) -> DirichletStats:
+        """log π."""
+        return DirichletStats(np.log(x))
+
+    def sample(self, eta: DirichletStats, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Dirichlet draws, shape (n, K)."""
+        return rng.dirichlet(np.asarray(eta.log_x) + 1, size=n)
+
+    def unconstrained(self, eta: DirichletStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """log π_k − log π_K for k < K, linear in T."""
+        K = self.dim
+        with double():
+            m = np.asarray(mean(np.asarray(eta.log_x) + 1))
+        W = np.eye(K - 1, K)
+        W[:, -1] = -1
+        return W @ m, W, np.zeros((K - 1, K - 1))
+
+    def constrain(self, eta: DirichletStats, u: np.ndarray) -> np.ndarray:
+        """π ∝ (exp u, 1), shape (n, K)."""
+        logits = np.concatenate([u, np.zeros((len(u), 1))], axis=1)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Constructor arguments."""
+        return {"dim": self.dim, "batch": list(self.batch)}
+
+
+# ---- in the concentrations α (K,); Beta is K = 2 ------------------------------------------
+
+
+def log_partition(alpha: Any) -> Any:
+    """Σ_k log Γ(α_k) − log Γ(α₀)."""
+    return jnp.sum(gammaln(alpha)) - gammaln(jnp.sum(alpha))
+
+
+def valid(alpha: Any) -> Any:
+    """All α_k are positive and finite."""
+    return jnp.all((alpha > 0) & jnp.isfinite(alpha))
+
+
+def mean(alpha: Any) -> Any:
+    """ψ(α_k) − ψ(α₀)."""
+    return digamma(alpha) - digamma(jnp.sum(alpha))
+
+
+def factor(alpha: Any) -> Any:
+    r"""C with CCᵀ = D − ψ′(α₀) 11ᵀ, D = diag ψ′(α_k).
+
+    C = D^½ (I − (1 − √(1−s)) wwᵀ), with w ∝ D^{−½}1 of length one and s = ψ′(α₀) Σ_k 1/ψ′(α_k).
+    For large α, s is close to 1 and 1 − s = ψ′(α₀) (g(α₀) − Σ_k g(α_k)) with g(a) = 1/ψ′(a) − a.
+    """
+    total = jnp.sum(alpha)
+    information = 1 / trigamma(alpha)
+    gap = -jnp.sum(_g(alpha)) + _g(total)
+    rest = trigamma(total) * jnp.where(total < 1, 1 / trigamma(total) - jnp.sum(information), gap)
+    w = jnp.sqrt(information / jnp.sum(information))
+    shrink = 1 - jnp.sqrt(jnp.maximum(rest, 0.0))
+    projector = jnp.eye(alpha.shape[0]) - shrink * jnp.outer(w, w)
+    return projector / jnp.sqrt(information)[:, None]
+
+
+def entropy(alpha: Any) -> Any:
+    """Σ_k S(α_k) − S(α₀) − (K − 1) ψ(α₀), S(a) the entropy of Gamma(a, 1): nothing cancels."""
+    total = jnp.sum(alpha)
+    own = jnp.sum(gamma_entropy(alpha)) - gamma_entropy(total)
+    return own - (alpha.shape[0] - 1) * digamma(total)
+
+
+def _g(a: Any) -> Any:
+    """1/ψ′(a) − a = −a (ψ′(a) − 1/a)/ψ′(a)."""
+    return -a * trigamma_excess(a) / trigamma(a)
