@@ -1,1 +1,69 @@
-"""Linear response variational Bayes."""
+"""Linear response variational Bayes: fast posterior means with honest uncertainties.
+
+State a model (or pick one from `lrvb.models`), call `lrvb.infer`, and ask the posterior for means,
+standard deviations, covariances of anything, and the local variables of every row.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from . import models
+from .curvature import Curvature, linearize
+from .errors import InvalidData, InvalidModel, LrvbError, NotAMaximum, NotConverged
+from .families import (
+    Beta,
+    Categorical,
+    Dirichlet,
+    Family,
+    Gamma,
+    MultivariateNormal,
+    Normal,
+    Tilted,
+    Wishart,
+)
+from .fitting import Fit, fit
+from .gram import GramSum
+from .local_sums import AutodiffSum, LocalSum
+from .models.base import Model
+from .posterior import Posterior, infer, summarize
+from .response import Response, respond
+from .storage import load
+from .tables import Rows
+
+try:
+    __version__ = version("lrvb")
+except PackageNotFoundError:  # pragma: no cover - a source tree that is not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "AutodiffSum",
+    "Beta",
+    "Categorical",
+    "Curvature",
+    "Dirichlet",
+    "Family",
+    "Fit",
+    "Gamma",
+    "GramSum",
+    "InvalidData",
+    "InvalidModel",
+    "LocalSum",
+    "LrvbError",
+    "Model",
+    "MultivariateNormal",
+    "Normal",
+    "NotAMaximum",
+    "NotConverged",
+    "Posterior",
+    "Response",
+    "Rows",
+    "Tilted",
+    "Wishart",
+    "__version__",
+    "fit",
+    "infer",
+    "linearize",
+    "load",
+    "models",
+    "respond",
+    "summarize",
+]

@@ -16,6 +16,7 @@ from .algebra import cholesky, solve_lower, whitened
 from .meanfield import MeanField
 
 _MAX_STEPS = 200
+_SURE = 1e-4
 _STEP = 1e-9  # length in whitened units below which one further Newton step is below rounding
 
 
@@ -68,8 +69,9 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> Collapsed:
         eta = state.eta + (r + H @ (state.C @ u)) / (1 + state.damping)
         length = jnp.sqrt(u @ u)
         z, C, S, value, valid = evaluated(jnp.where(jnp.isfinite(eta), eta, state.eta))
-        rounding = 1e-13 * (1 + jnp.abs(state.value))
-        accept = jnp.isfinite(length) & valid & (value >= state.value - rounding)
+        # Short undamped steps are past what the value can resolve: there Newton contracts by itself.
+        certain = (length < _SURE) & (state.damping == 0)
+        accept = jnp.isfinite(length) & valid & ((value >= state.value) | certain)
         softer = jnp.where(state.damping < 1e-2, 0.0, state.damping / 10)
         harder = jnp.maximum(4 * state.damping, 0.1)
         return _State(

@@ -25,7 +25,7 @@ from .problem import Problem, Structure
 from .tables import Row
 
 _WORKING_SET = 2**21  # numbers held per chunk: 16 MB, near the size of the last-level cache
-_MOST_ROWS = 2**14
+_MOST_ROWS = 2**12
 
 
 class RowSums(NamedTuple):

@@ -23,7 +23,7 @@ class Gamma(Family):
     """q(τ) ∝ exp(η·T(τ)),  η = (−rate, shape − 1)."""
 
     Stats = GammaStats
-    slots = (Slot((), "{}"), Slot((), "log({})"))
+    slots = (Slot((), "{}", support="positive"), Slot((), "log({})"))
     parameters = ("shape", "rate")
 
     def log_partition(self, eta: GammaStats) -> Any:
