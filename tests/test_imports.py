@@ -19,12 +19,13 @@ SOURCE = ROOT / "src" / "lrvb"
 # A name covers everything beneath it; the longest name wins. "lrvb" is the package's __init__.
 ORDER = """
 errors
-precision special coordinates algebra tables compiled
+precision special coordinates algebra tables compiled quadrature
 families
 meanfield
 models.base
 newton starts collapse problem
 local_sums
+gram
 fitting
 curvature
 response

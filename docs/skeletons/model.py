@@ -44,7 +44,7 @@ class MetaAnalysis(lrvb.Model):
 
 
 if __name__ == "__main__":
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(3)
     truth = {"mu": 0.5, "tau": 4.0}
     se = rng.uniform(0.1, 0.6, size=200)
     effect = truth["mu"] + rng.normal(size=200) / truth["tau"] ** 0.5 + se * rng.normal(size=200)
