@@ -90,6 +90,45 @@ def test_family_skeleton_keeps_the_laws() -> None:
     np.testing.assert_allclose(np.cov(T.T), V, rtol=0.03)  # 200,000 draws: about 1 % and 3 sd
 
 
+def test_family_skeleton_serves_a_model() -> None:
+    """An inverse gamma variance and a gamma precision are one model: 1/v is τ."""
+    import lrvb
+
+    inverse_gamma = runpy.run_path(str(SKELETONS / "family.py"))["InverseGamma"]()
+
+    class WithPrecision(lrvb.Model):
+        global_blocks = {"mu": lrvb.Normal(), "tau": lrvb.Gamma()}
+
+        def precision(self, m: Any) -> tuple[Any, Any]:
+            return m.tau.x, m.tau.log_x
+
+        def global_term(self, m: Any) -> Any:
+            x, log_x = self.precision(m)
+            return -m.mu.xx / 20 + 2 * log_x - x  # Gamma(3, 1)
+
+        def local_term(self, m: Any, z: Any, row: Any) -> Any:
+            x, log_x = self.precision(m)
+            return (log_x - x * (row.y**2 - 2 * row.y * m.mu.x + m.mu.xx)) / 2
+
+    class WithVariance(WithPrecision):
+        global_blocks = {"mu": lrvb.Normal(), "v": inverse_gamma}
+
+        def precision(self, m: Any) -> tuple[Any, Any]:
+            return m.v.inv_x, -m.v.log_x
+
+        def global_term(self, m: Any) -> Any:
+            return super().global_term(m) - 2 * m.v.log_x  # the density of v has 1/v² more
+
+    data = {"y": np.random.default_rng(0).normal(1.0, 0.5, size=30)}
+    tau = lrvb.infer(WithPrecision(), data)
+    v = lrvb.infer(WithVariance(), data)
+    for ours, theirs in (("mu", "mu"), ("1/v", "tau"), ("log(v)", "log(tau)")):
+        sign = -1 if ours == "log(v)" else 1
+        np.testing.assert_allclose(v.mean(ours).item(), sign * tau.mean(theirs).item(), rtol=1e-7)
+        np.testing.assert_allclose(v.sd(ours).item(), tau.sd(theirs).item(), rtol=1e-7)
+    assert (v.draws(100, seed=0)["v"] > 0).all()
+
+
 def test_model_skeleton_recovers_its_truth(capsys: pytest.CaptureFixture[str]) -> None:
     """The skeleton's own run: the truth lies within four posterior sds."""
     names = runpy.run_path(str(SKELETONS / "model.py"), run_name="__main__")

@@ -30,7 +30,8 @@ class InverseGamma(Family):
     # ---- required: what the family is -------------------------------------------------------
 
     Stats = InverseGammaStats
-    slots = (Slot((), "1/{}"), Slot((), "log({})"))  # shape and public name of each statistic
+    # Shape, public name and sign of each statistic: intervals of 1/v stay positive.
+    slots = (Slot((), "1/{}", support="positive"), Slot((), "log({})"))
     parameters = ("shape", "rate")
 
     def log_partition(self, eta: InverseGammaStats) -> Any:
