@@ -10,7 +10,7 @@ from .poisson_rows import RowMoments, row_moments
 from .posterior import ExactPosterior, Marginal, Mixture, assemble, local_moments
 from .quadrature import DEPTH, integrate, step_kernel
 
-ROWS = 1000  # rows at a time
+ROWS = 250  # rows at a time
 NAMES = ("beta", "tau", "log(tau)")
 
 

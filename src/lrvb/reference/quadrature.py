@@ -3,7 +3,7 @@
 The trapezoid rule on an infinite lattice converges faster than any power of its step for a smooth
 density that vanishes at infinity. So a lattice in coordinates whitened at the mode, extended until
 nothing is left outside, is exact for all practical purposes, and says so: its sublattices of twice
-the step have roughly the square root of its error and are checked for free.
+the step have at least the square root of its error and are checked for free.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.ndimage import binary_dilation
 from scipy.optimize import minimize
 from scipy.special import sici
 
 STEP = 0.5  # of an sd; for a Gaussian the relative error is 2 exp(−2π²/step²) = 1e-34
 DEPTH = 32.0  # nats below the mode at which the lattice may end: exp(−32) = 1e-14
-SUBLATTICE_TOLERANCE = 1e-5  # roughly the square root of the error of the lattice itself
-REFINEMENTS = 4
+SUBLATTICE_TOLERANCE = 1e-5  # at least the square root of the error of the lattice itself
+REFINEMENTS = 6
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 
@@ -33,7 +34,7 @@ class Grid(NamedTuple):
     log_integral: float
     """log of the integral of the density"""
     spacing: np.ndarray
-    """(2,), step · diag(L): distance of neighbours that differ in one coordinate alone"""
+    """(2,), step · max_j |L_kj|: how finely coordinate k is resolved"""
 
 
 def integrate(
@@ -42,7 +43,7 @@ def integrate(
     """Lattice on which the density exp(log_density) is summed.
 
     `log_density` maps points (G, 2) to (G,). `refine` divides the step; `depth` is how far, in
-    nats below the highest value, the lattice's edges must lie. The step is halved until the
+    nats below the highest value, the lattice's edges must lie. The step shrinks until the
     sublattices agree.
     """
     mode, L = locate(log_density, start)
@@ -53,16 +54,16 @@ def integrate(
         mass = np.exp(values - top)
         if _sublattice_discrepancy(lattice, mass) < SUBLATTICE_TOLERANCE:
             break
-        step /= 2
+        step /= np.sqrt(2)
     else:
         raise ArithmeticError(
-            f"The integral has not converged at a step of {2 * step:.1e} sd. The density may have "
-            "several modes or a kink; a closer start may help."
+            f"The integral has not converged at a step of {np.sqrt(2) * step:.1e} sd. The density "
+            "may have several modes or a kink; a closer start may help."
         )
-    spacing = step * np.diag(L)
-    log_integral = top + np.log(mass.sum()) + np.log(spacing).sum()
-    points = mode + lattice.reshape(-1, 2) @ L.T
-    return Grid(points, mass.ravel() / mass.sum(), float(log_integral), spacing)
+    log_integral = top + np.log(mass.sum() * step**2 * L[0, 0] * L[1, 1])
+    kept = mass > 0
+    points = mode + lattice[:, kept].T @ L.T
+    return Grid(points, mass[kept] / mass.sum(), float(log_integral), step * np.abs(L).max(1))
 
 
 def locate(log_density: LogDensity, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +87,8 @@ def step_kernel(t: np.ndarray) -> np.ndarray:
     """Integral up to t of the sinc function, ½ + Si(πt)/π.
 
     Sums of lattice weights times this kernel are integrals of the sinc interpolant of the density:
-    P(u_k ≤ c) = Σ_g weight_g · step_kernel((c − u_gk) / spacing_k).
+    P(u_k ≤ c) = Σ_g weight_g · step_kernel((c − u_gk) / spacing_k). Where u_k mixes two lattice
+    coordinates its two sinc functions are convolved, which leaves the wider one.
     """
     return 0.5 + sici(np.pi * t)[0] / np.pi
 
@@ -103,39 +105,32 @@ def _negative_hessian(log_density: LogDensity, u: np.ndarray, steps: np.ndarray)
 
 
 def _cover(log_density: LogDensity, step: float, depth: float) -> tuple[np.ndarray, np.ndarray]:
-    """Lattice (n, m, 2) and values (n, m), grown until every edge is `depth` below the top."""
+    """Lattice (2, n, m) and values (n, m), grown from the mode until `depth` below the top.
 
-    def evaluate(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        lattice = step * np.stack(np.meshgrid(i, j, indexing="ij"), axis=-1)
-        values = log_density(lattice.reshape(-1, 2)).reshape(lattice.shape[:2])
+    Points without a neighbour above that level are left out: their value is −inf.
+    """
+    center = half = int(np.ceil(np.sqrt(2 * depth) / step)) + 1
+    i = np.arange(-half, half + 1)
+    values = np.full((len(i), len(i)), -np.inf)
+    known = np.zeros(values.shape, bool)
+    wanted = i[:, None] ** 2 + i**2 < half**2
+    while wanted.any():
+        values[wanted] = log_density(step * (np.argwhere(wanted) - center))
         if np.isnan(values).any():
             raise ArithmeticError("The log density is not a number somewhere on the lattice.")
-        return values
-
-    half = int(np.ceil(np.sqrt(2 * depth) / step))
-    axes = [np.arange(-half, half + 1), np.arange(-half, half + 1)]
-    values = evaluate(*axes)
-    growth = np.arange(1, int(np.ceil(1 / step)) + 1)
-    grown = True
-    while grown:
-        grown = False
-        for axis in (0, 1):
-            for side in (0, -1):
-                if values.take(side, axis).max() < values.max() - depth:
-                    continue
-                grown = True
-                new = list(axes)
-                new[axis] = axes[axis][0] - growth[::-1] if side == 0 else axes[axis][-1] + growth
-                pieces = [(new[axis], evaluate(*new)), (axes[axis], values)]
-                pieces = pieces if side == 0 else pieces[::-1]
-                axes[axis] = np.concatenate([indices for indices, _ in pieces])
-                values = np.concatenate([block for _, block in pieces], axis)
-    return step * np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1), values
+        known |= wanted
+        inside = values > values.max() - depth
+        if inside[[0, -1]].any() or inside[:, [0, -1]].any():
+            values = np.pad(values, half, constant_values=-np.inf)
+            known, inside = np.pad(known, half), np.pad(inside, half)
+            center += half
+        wanted = binary_dilation(inside) & ~known
+    return step * (np.indices(values.shape) - center), values
 
 
 def _sublattice_discrepancy(lattice: np.ndarray, mass: np.ndarray) -> float:
     """Largest disagreement of the four sublattices about the mass and its first two moments."""
-    a, b = lattice[..., 0], lattice[..., 1]
+    a, b = lattice
     terms = mass * np.stack([np.ones_like(a), a, b, a * a, a * b, b * b])
     total = terms.sum((1, 2))
     scale = np.abs(terms).sum((1, 2))

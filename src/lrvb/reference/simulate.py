@@ -62,7 +62,7 @@ def random_slope(
     """
     rows = groups * per_group
     x = rng.standard_normal((rows, 2)) if x is None else np.asarray(x, float)
-    r = x[:, 0] + 0.4 * rng.standard_normal(rows) if r is None else np.asarray(r, float)
+    r = x[:, 0] + 0.4 * rng.standard_normal(len(x)) if r is None else np.asarray(r, float)
     if len(x) != rows or len(r) != rows:
         raise InvalidData(
             f"x has {len(x)} rows and r has {len(r)}, but {groups} groups of {per_group} "
