@@ -19,7 +19,8 @@ SOURCE = ROOT / "src" / "lrvb"
 # A name covers everything beneath it; the longest name wins. "lrvb" is the package's __init__.
 ORDER = """
 errors
-precision special coordinates algebra tables compiled quadrature
+precision
+special coordinates algebra tables compiled quadrature
 families
 meanfield
 models.base
