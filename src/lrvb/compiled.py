@@ -22,17 +22,20 @@ import jax
 import jaxlib
 from jax.experimental import serialize_executable
 
+from .precision import in_double
+
 _MAX_FILES = 256  # about 30 kB each; the oldest go first
 
 
 class Program:
-    """A function of arrays, compiled for each combination of shapes, executables kept on disk."""
+    """A function of arrays, compiled in double precision for each combination of shapes."""
 
     def __init__(self, function: Callable[..., Any]):
         self._jitted = jax.jit(function)
         self._executables: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
+    @in_double
     def __call__(self, *args: Any) -> Any:
         leaves, tree = jax.tree.flatten(args)
         signature = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))

@@ -93,14 +93,17 @@ def padded(n: int) -> int:
 
 
 def chunks(problem: Problem, size: int, rows: np.ndarray | None = None) -> Iterator[Chunk]:
-    """The rows in chunks of `size`, the last one padded by repeating its last row."""
+    """The rows in chunks of `size`, the last one padded by repeating its last row.
+
+    Several chunks share one shape, and so one compilation; a single one is padded only a little.
+    """
     assert problem.rows is not None
     columns, weights = problem.rows.columns, problem.rows.weights
     total = problem.n if rows is None else len(rows)
     for start in range(0, total, size):
         stop = min(start + size, total)
         n = stop - start
-        length = size if n == size else min(size, padded(n))
+        length = size if total > size else min(size, padded(n))
         take: Any = slice(start, stop) if rows is None else rows[start:stop]
         part = {name: _pad(np.asarray(c[take]), length) for name, c in columns.items()}
         w = np.ones(n) if weights is None else np.asarray(weights[take], dtype=np.float64)

@@ -120,10 +120,10 @@ def _rows(model: Model, data: Any) -> tuple[Rows | None, dict[str, Any] | None]:
     if isinstance(data, Rows):
         return data, dict(data.columns)
     columns, labels = as_columns(data)
-    length(columns)
     if model.columns is not None:
         require(columns, model.columns)
         columns = {name: columns[name] for name in model.columns}
+    length(columns)
     prepared = model.prepare(columns)
     if not isinstance(prepared, Rows):
         prepared = Rows(dict(prepared), labels=labels)

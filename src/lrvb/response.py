@@ -57,7 +57,7 @@ class Response:
         """
         J_f, shape_f = self._jacobian(f)
         J_g, shape_g = (J_f, shape_f) if g is None else self._jacobian(g)
-        result = (J_f @ self.covariance(method) @ J_g.T).reshape(*shape_f, *shape_g)
+        result = (J_f @ self.covariance(method) @ J_g.T).reshape((*shape_f, *shape_g))
         return float(result) if result.ndim == 0 else result
 
     def _jacobian(self, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 gammaln = lax.lgamma
@@ -37,11 +38,8 @@ def trigamma_excess(a: Any) -> Any:
     bernoulli = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6]
     tail = x2 / 2 + x2 * x * _series(x2, bernoulli)
     # 1/(a+j)² − [1/(a+j) − 1/(a+j+1)] = 1/((a+j)²(a+j+1)): every term positive, nothing cancels
-    total = tail
-    for j in range(_SHIFT):
-        c = a + j
-        total = total + 1 / (c * c * (c + 1))
-    return total
+    c = a[..., None] + np.arange(float(_SHIFT))
+    return tail + jnp.sum(1 / (c * c * (c + 1)), axis=-1)
 
 
 def trigamma(a: Any) -> Any:

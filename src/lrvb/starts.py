@@ -83,9 +83,10 @@ def _block(name: str, family: Family, given: Any) -> np.ndarray:
             )
         )
         return np.asarray(solve(flat.reshape(family.copies, family.size))).reshape(-1)
+    usual = family.params(family.start())
     copies = []
     for index in np.ndindex(*family.batch):
-        one = {k: _of_copy(v, index) for k, v in given.items()}
+        one = {k: _of_copy(v, index, np.ndim(usual[k])) for k, v in given.items()}
         eta = family.from_params(**one)
         eta = family.Stats(
             *(np.broadcast_to(np.asarray(e, float), s) for e, s in zip(eta, shapes, strict=True))
@@ -94,10 +95,10 @@ def _block(name: str, family: Family, given: Any) -> np.ndarray:
     return np.concatenate(copies)
 
 
-def _of_copy(value: Any, index: tuple[int, ...]) -> np.ndarray:
+def _of_copy(value: Any, index: tuple[int, ...], ndim: int) -> np.ndarray:
     """A parameter's value for one copy: shared unless it has the batch axes in front."""
     value = np.asarray(value, dtype=float)
-    return value[index] if index and value.ndim >= len(index) else value
+    return value[index] if value.ndim == ndim + len(index) else value
 
 
 @in_double

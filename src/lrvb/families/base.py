@@ -72,7 +72,11 @@ class Family:
         return self.log_partition(eta) - self.flatten(eta, natural=True) @ m
 
     def natural(self, m: Stats) -> Stats:
-        """η with ∇A(η) = m: the maximum of the concave η·m − A(η), by damped Newton."""
+        """η with ∇A(η) = m: the maximum of the concave η·m − A(η), by damped Newton.
+
+        No step is longer than one standard deviation of T, so that a far m is approached safely;
+        the search ends when rounding keeps the steps from shrinking.
+        """
         target = self.flatten(m)
 
         def conjugate(flat: Any) -> Any:
@@ -80,28 +84,31 @@ class Family:
             return jnp.where(self.valid(eta), flat @ target - self.log_partition(eta), -jnp.inf)
 
         def step(state: Any) -> Any:
-            flat, damping, _, n = state
+            flat, damping, previous, _, n = state
             eta = self.unflatten(flat, natural=True)
             C = self.factor(eta)
             residual = target - self.flatten(self.mean(eta))
             whitened = jnp.linalg.solve(C, residual)
-            proposal = flat + damping * jnp.linalg.solve(C.T, whitened)
-            gain = conjugate(proposal) - conjugate(flat)
             length = jnp.sqrt(whitened @ whitened)
+            bounded = whitened * damping / jnp.maximum(1.0, length)
+            proposal = flat + jnp.linalg.solve(C.T, bounded)
+            close = length < 1e-4  # where rounding may hide the gain, and Newton's steps are safe
             inside = self.valid(self.unflatten(proposal, natural=True))
-            accept = (gain > 0) | ((length < 1e-4) & inside)
+            accept = (close & inside) | (conjugate(proposal) > conjugate(flat))
+            done = (length < 1e-12) | (close & (length > previous / 2))
             return (
                 jnp.where(accept, proposal, flat),
                 jnp.where(accept, jnp.minimum(1.0, 2 * damping), damping / 4),
-                jnp.where(accept, length * damping, jnp.inf),
+                length,
+                done,
                 n + 1,
             )
 
         def unfinished(state: Any) -> Any:
-            return (state[2] > 1e-12) & (state[3] < 500)
+            return ~state[3] & (state[4] < 500)
 
         first = self.flatten(self.start(), natural=True)
-        state = (jnp.asarray(first), jnp.asarray(1.0), jnp.asarray(jnp.inf), 0)
+        state = (jnp.asarray(first), jnp.asarray(1.0), jnp.asarray(jnp.inf), jnp.asarray(False), 0)
         return self.unflatten(jax.lax.while_loop(unfinished, step, state)[0], natural=True)
 
     def evaluate(self, eta: Stats) -> tuple[Any, Stats, Any, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..coordinates import Slot
 from ..precision import double
-from ..special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess
+from ..special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family, whole_number
 
 
@@ -100,7 +100,8 @@ class Dirichlet(Family):
 
 def log_partition(alpha: Any) -> Any:
     """Σ_k log Γ(α_k) − log Γ(α₀)."""
-    return jnp.sum(gammaln(alpha)) - gammaln(jnp.sum(alpha))
+    values = gammaln(_with_total(alpha))
+    return jnp.sum(values[:-1]) - values[-1]
 
 
 def valid(alpha: Any) -> Any:
@@ -110,32 +111,36 @@ def valid(alpha: Any) -> Any:
 
 def mean(alpha: Any) -> Any:
     """ψ(α_k) − ψ(α₀)."""
-    return digamma(alpha) - digamma(jnp.sum(alpha))
+    values = digamma(_with_total(alpha))
+    return values[:-1] - values[-1]
 
 
 def factor(alpha: Any) -> Any:
     r"""C with CCᵀ = D − ψ′(α₀) 11ᵀ, D = diag ψ′(α_k).
 
     C = D^½ (I − (1 − √(1−s)) wwᵀ), with w ∝ D^{−½}1 of length one and s = ψ′(α₀) Σ_k 1/ψ′(α_k).
-    For large α, s is close to 1 and 1 − s = ψ′(α₀) (g(α₀) − Σ_k g(α_k)) with g(a) = 1/ψ′(a) − a.
+    For large α, s is close to 1 and 1 − s = ψ′(α₀) (g(α₀) − Σ_k g(α_k)) with
+    g(a) = 1/ψ′(a) − a = −a (ψ′(a) − 1/a)/ψ′(a).
     """
-    total = jnp.sum(alpha)
-    information = 1 / trigamma(alpha)
-    gap = -jnp.sum(_g(alpha)) + _g(total)
-    rest = trigamma(total) * jnp.where(total < 1, 1 / trigamma(total) - jnp.sum(information), gap)
-    w = jnp.sqrt(information / jnp.sum(information))
+    extended = _with_total(alpha)
+    excess = trigamma_excess(extended)
+    information = 1 / (1 / extended + excess)  # 1/ψ′
+    parts = jnp.where(extended[-1] < 1, information, -extended * excess * information)
+    rest = (parts[-1] - jnp.sum(parts[:-1])) / information[-1]
+    w = jnp.sqrt(information[:-1] / jnp.sum(information[:-1]))
     shrink = 1 - jnp.sqrt(jnp.maximum(rest, 0.0))
-    projector = jnp.eye(alpha.shape[0]) - shrink * jnp.outer(w, w)
-    return projector / jnp.sqrt(information)[:, None]
+    projector = jnp.eye(alpha.shape[0]) - shrink * w[:, None] * w
+    return projector / jnp.sqrt(information[:-1, None])
 
 
 def entropy(alpha: Any) -> Any:
     """Σ_k S(α_k) − S(α₀) − (K − 1) ψ(α₀), S(a) the entropy of Gamma(a, 1): nothing cancels."""
-    total = jnp.sum(alpha)
-    own = jnp.sum(gamma_entropy(alpha)) - gamma_entropy(total)
-    return own - (alpha.shape[0] - 1) * digamma(total)
+    extended = _with_total(alpha)
+    values = gamma_entropy(extended)
+    own = jnp.sum(values[:-1]) - values[-1]
+    return own - (alpha.shape[0] - 1) * digamma(extended)[-1]
 
 
-def _g(a: Any) -> Any:
-    """1/ψ′(a) − a = −a (ψ′(a) − 1/a)/ψ′(a)."""
-    return -a * trigamma_excess(a) / trigamma(a)
+def _with_total(alpha: Any) -> Any:
+    """(α_1, …, α_K, α₀): special functions compile once for both."""
+    return jnp.append(alpha, jnp.sum(alpha))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..coordinates import Slot
+from ..precision import double
 from ..special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family
 
@@ -78,7 +79,9 @@ class Gamma(Family):
 
     def unconstrained(self, eta: GammaStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """log τ."""
-        return np.array([self.mean(eta).log_x]), np.array([[0.0, 1.0]]), np.zeros((1, 1))
+        with double():
+            center = np.asarray(self.mean(eta).log_x)
+        return np.array([center]), np.array([[0.0, 1.0]]), np.zeros((1, 1))
 
     def constrain(self, eta: GammaStats, u: np.ndarray) -> np.ndarray:
         """τ = exp u."""
