@@ -54,9 +54,9 @@ class Mixture(lrvb.Model):
 
     def global_term(self, m):
         prior_mu = -0.5 * 0.1 * jnp.trace(m.mu.xx, axis1=1, axis2=2).sum()
-        prior_Lambda = jnp.sum(0.5 * m.Lambda.logdet_x) - 0.5 * jnp.trace(
-            m.Lambda.x, axis1=1, axis2=2
-        ).sum()
+        prior_Lambda = (
+            jnp.sum(0.5 * m.Lambda.logdet_x) - 0.5 * jnp.trace(m.Lambda.x, axis1=1, axis2=2).sum()
+        )
         return prior_mu + prior_Lambda + 2.0 * m.pi.log_x.sum()
 
     def local_term(self, m, z, phi):

@@ -37,6 +37,7 @@ class Program:
 
     @in_double
     def __call__(self, *args: Any) -> Any:
+        """The function's value, compiled on the first call with arguments of these shapes."""
         leaves, tree = jax.tree.flatten(args)
         signature = (tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
         executable = self._executables.get(signature)

@@ -199,7 +199,9 @@ def _sampled_start(problem: Problem, strategy: LocalSum) -> np.ndarray | None:
         return None
     chosen = np.sort(np.random.default_rng(0).choice(rows.n, SAMPLE, replace=False))
     weights = np.ones(SAMPLE) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    sample = Rows({k: c[chosen] for k, c in rows.columns.items()}, weights=weights * rows.n / SAMPLE)
+    sample = Rows(
+        {k: c[chosen] for k, c in rows.columns.items()}, weights=weights * rows.n / SAMPLE
+    )
     smaller = replace(problem, rows=sample)
     search = _Search(Objective(smaller, strategy.bind(smaller)), 100, progress=False)
     search.begin(initial(problem.alpha, None), explicit=False)

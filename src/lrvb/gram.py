@@ -52,7 +52,9 @@ class _GramBound:
         problem, structure = self.problem, self.problem.structure
         A = coefficient_program(structure)(problem.traced, m)
         program = gram_program(structure, order)
-        value, S, G, failed, first = 0.0, 0.0, 0.0, -1, 0
+        value, failed, first = 0.0, -1, 0
+        S: Any = 0.0
+        G: Any = 0.0
         for chunk in self._kept or chunks(problem, self.size):
             v, s, g, bad = program(problem.traced, A, chunk.columns, chunk.weights)
             value, S, G = value + float(v), S + np.asarray(s), G + np.asarray(g)
@@ -81,7 +83,9 @@ def _coefficients(structure: Structure, traced: Any, m: Any, F: int) -> Any:
 def _feature_count(problem: Problem) -> int:
     assert problem.rows is not None
     row = {name: jnp.asarray(c[0]) for name, c in problem.rows.columns.items()}
-    shape = jax.eval_shape(functools.partial(_features, problem.structure), problem.traced, row).shape
+    shape = jax.eval_shape(
+        functools.partial(_features, problem.structure), problem.traced, row
+    ).shape
     if len(shape) != 1:
         raise InvalidModel(f"features returned shape {shape}; it must return a vector.")
     return int(shape[0])
@@ -188,7 +192,9 @@ def _require_bilinear(problem: Problem) -> None:
         phi = _features(structure, problem.traced, row)
         term = float(structure.local_term(problem.traced, m, z, phi))
         bilinear = float(z @ (A @ phi))
-        if not abs(term - bilinear) <= 1e-8 * (abs(term) + float(jnp.abs(z) @ jnp.abs(A) @ jnp.abs(phi))):
+        if not abs(term - bilinear) <= 1e-8 * (
+            abs(term) + float(jnp.abs(z) @ jnp.abs(A) @ jnp.abs(phi))
+        ):
             raise InvalidModel(
                 f"{type(problem.model).__name__} declares features, but its local_term is not linear in "
                 f"z and in them at row {i} ({term:.6g} against {bilinear:.6g}). Put every factor that "

@@ -76,7 +76,8 @@ def trust_region_step(model: Curved, radius: float) -> Step:
         w = coordinates(floor + margin)
         w[0] += np.sqrt(max(radius**2 - w @ w, 0.0)) * (1.0 if w[0] >= 0 else -1.0)
         return _step(model, rho, Q @ w, floor)
-    lower, upper = floor + margin * (low <= 0), floor + np.linalg.norm(rho) / radius + 1.0
+    lower = floor + margin * (low <= 0)
+    upper = floor + float(np.linalg.norm(rho)) / radius + 1.0
     for _ in range(200):  # |u(λ)| falls with λ: bisection on a log-like scale is safe and cheap
         middle = 0.5 * (lower + upper)
         if np.linalg.norm(coordinates(middle)) > radius:

@@ -184,7 +184,8 @@ def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
             bound = family.at(row)
             return bound.log_partition(bound.unflatten(flat, natural=True))
 
-        _trace(f"the log partition of block '{name}'", lambda f=log_partition, e=start: jax.eval_shape(f, e))
+        what = f"the log partition of block '{name}'"
+        _trace(what, functools.partial(jax.eval_shape, log_partition, start))
     conjugate = not problem.local.size or not _depends(jaxpr, len(jaxpr.invars) - 1)
     return frozenset(used), conjugate
 

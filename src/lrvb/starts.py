@@ -78,9 +78,7 @@ def _block(name: str, family: Family, given: Any) -> np.ndarray:
         ]
         flat = np.asarray(family.flatten(family.Stats(*arrays)))
         solve = jax.jit(
-            jax.vmap(
-                lambda f: family.flatten(family.natural(family.unflatten(f)), natural=True)
-            )
+            jax.vmap(lambda f: family.flatten(family.natural(family.unflatten(f)), natural=True))
         )
         return np.asarray(solve(flat.reshape(family.copies, family.size))).reshape(-1)
     usual = family.params(family.start())
@@ -121,7 +119,9 @@ def usual_parameters(alpha: MeanField, eta: np.ndarray) -> dict[str, dict[str, A
         copies = eta[alpha.slices[name]].reshape(family.copies, family.size)
         each = [family.params(family.unflatten(c, natural=True)) for c in copies]
         result[name] = {
-            k: np.stack([np.asarray(e[k]) for e in each]).reshape(*family.batch, *np.shape(each[0][k]))
+            k: np.stack([np.asarray(e[k]) for e in each]).reshape(
+                *family.batch, *np.shape(each[0][k])
+            )
             for k in each[0]
         }
     return result

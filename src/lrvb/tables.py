@@ -75,8 +75,12 @@ def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
         labels = getattr(data, "index", None)
         return {k: getattr(v, "values", v) for k, v in columns.items()}, labels
     if isinstance(data, Mapping):
-        labels = next((v.index for v in data.values() if hasattr(v, "index") and hasattr(v, "iloc")), None)
-        return {str(k): getattr(v, "values", v) if hasattr(v, "iloc") else v for k, v in data.items()}, labels
+        labels = next(
+            (v.index for v in data.values() if hasattr(v, "index") and hasattr(v, "iloc")), None
+        )
+        return {
+            str(k): getattr(v, "values", v) if hasattr(v, "iloc") else v for k, v in data.items()
+        }, labels
     raise InvalidData(
         f"The data are a {type(data).__name__}; give a mapping of equally long columns "
         "such as {'x': x, 'y': y}, or a pandas DataFrame."
@@ -125,7 +129,9 @@ def numeric(name: str, column: Any) -> np.ndarray:
         values = np.asarray(values, dtype=np.float64)
         if not np.isfinite(values).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-            raise invalid_value(name, where, values[where], "must be finite", "Drop or fill the row")
+            raise invalid_value(
+                name, where, values[where], "must be finite", "Drop or fill the row"
+            )
     return values
 
 
@@ -133,10 +139,16 @@ def _parse(name: str, values: np.ndarray) -> np.ndarray:
     """Numbers from an object column that holds only numbers; text and None are refused."""
     for where in np.ndindex(*values.shape):
         value = values[where]
-        is_number = isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, str)
+        is_number = isinstance(value, int | float | np.number | np.bool_) and not isinstance(
+            value, str
+        )
         if not is_number:
             raise invalid_value(
-                name, where, value, "is not a number", "Convert the column to numbers or leave it out"
+                name,
+                where,
+                value,
+                "is not a number",
+                "Convert the column to numbers or leave it out",
             )
     return values.astype(np.float64)
 
@@ -149,7 +161,10 @@ def counts(name: str, column: Any) -> np.ndarray:
         row = int(np.argmax(bad))
         problem = "is negative" if values[row] < 0 else "is not a whole number"
         raise invalid_value(
-            name, (row,), values[row], f"{problem}, but the column must hold counts 0, 1, 2, …",
+            name,
+            (row,),
+            values[row],
+            f"{problem}, but the column must hold counts 0, 1, 2, …",
             "Check the column",
         )
     return values

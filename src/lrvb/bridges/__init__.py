@@ -1,0 +1,1 @@
+"""Translations to and from other libraries; each imports its library in its own file."""

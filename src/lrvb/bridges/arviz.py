@@ -23,14 +23,13 @@ def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
         import arviz
     except ImportError:
         return tree
-    if hasattr(arviz, "InferenceData"):
-        if not hasattr(arviz, "from_datatree"):
-            raise LrvbError(
-                f"ArviZ {arviz.__version__} is too old to take an xarray.DataTree; "
-                "install arviz>=0.22."
-            )
+    if hasattr(arviz, "from_datatree"):  # the era of InferenceData
         return arviz.from_datatree(tree)
-    return tree
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return tree
+    raise LrvbError(
+        f"ArviZ {arviz.__version__} is too old to take an xarray.DataTree; install arviz>=0.22."
+    )
 
 
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
@@ -56,7 +55,10 @@ def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
 
 def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
     variables = {
-        name: (("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values[None])
+        name: (
+            ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))),
+            values[None],
+        )
         for name, values in draws.items()
     }
     n = len(next(iter(draws.values())))

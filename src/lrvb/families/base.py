@@ -84,22 +84,22 @@ class Family:
             return jnp.where(self.valid(eta), flat @ target - self.log_partition(eta), -jnp.inf)
 
         def step(state: Any) -> Any:
-            flat, damping, previous, _, n = state
+            flat, damping, last, _, n = state
             eta = self.unflatten(flat, natural=True)
             C = self.factor(eta)
             residual = target - self.flatten(self.mean(eta))
             whitened = jnp.linalg.solve(C, residual)
             length = jnp.sqrt(whitened @ whitened)
-            bounded = whitened * damping / jnp.maximum(1.0, length)
-            proposal = flat + jnp.linalg.solve(C.T, bounded)
             close = length < 1e-4  # where rounding may hide the gain, and Newton's steps are safe
+            shorter = jnp.where(close, 1.0, damping / jnp.maximum(1.0, length))
+            proposal = flat + jnp.linalg.solve(C.T, shorter * whitened)
             inside = self.valid(self.unflatten(proposal, natural=True))
             accept = (close & inside) | (conjugate(proposal) > conjugate(flat))
-            done = (length < 1e-12) | (close & (length > previous / 2))
+            done = (length < 1e-12) | (close & (length > last / 2))
             return (
                 jnp.where(accept, proposal, flat),
                 jnp.where(accept, jnp.minimum(1.0, 2 * damping), damping / 4),
-                length,
+                jnp.where(close, length, jnp.inf),
                 done,
                 n + 1,
             )

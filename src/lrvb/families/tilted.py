@@ -83,6 +83,29 @@ class Tilted(Family):
         integral = self._integrate(eta)
         return integral.log_partition, integral.mean(), integral.factor(), integral.entropy
 
+    def natural(self, m: NormalStats) -> NormalStats:
+        """η with the moments m, by Newton's method for mean and log variance of z.
+
+        η₂ < 0 is our requirement and no barrier of A, so a step changes the Gaussian part's
+        precision fourfold at most, and takes the change of η₁ that goes with that.
+        """
+        variance = m.xx - m.x**2
+
+        def step(state: Any) -> Any:
+            eta, last, _, n = state
+            q = self._integrate(eta)
+            first = (m.x - q.loc) / q.scale
+            second = (jnp.log(variance) - 2 * jnp.log(q.scale) - q.skewness * first) / q.pivot**2
+            xx = jnp.clip(second / q.scale**2, 3 * eta.xx, -0.75 * eta.xx)
+            x = (first / q.scale - q.skewness * q.scale * xx) - 2 * q.loc * xx
+            length = jnp.sqrt(first**2 + second**2)
+            done = (length < 1e-13) | ((length < 1e-4) & (length > last / 2))
+            return NormalStats(eta.x + x, eta.xx + xx), length, done, n + 1
+
+        start = NormalStats(m.x / variance, -0.5 / variance)
+        state = (start, jnp.full_like(variance, jnp.inf), jnp.zeros_like(variance, bool), 0)
+        return lax.while_loop(lambda s: ~s[2] & (s[3] < 200), step, state)[0]
+
     def _integrate(self, eta: NormalStats) -> _Integral:
         """All integrals at one η; NaN outside the domain."""
         inside = self.valid(eta)

@@ -32,7 +32,7 @@ class NormalPoisson(Model):
     """
 
     columns = ("x", "y")
-    global_blocks = {"beta": Normal(), "tau": Gamma()}  # noqa: RUF012
+    global_blocks = {"beta": Normal(), "tau": Gamma()}
 
     def __init__(
         self,

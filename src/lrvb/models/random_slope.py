@@ -24,7 +24,7 @@ class RandomSlope(Model):
     """
 
     columns = ("x", "r", "y", "group")
-    local_blocks = {"z": Normal()}  # noqa: RUF012
+    local_blocks = {"z": Normal()}
 
     def __init__(
         self,
