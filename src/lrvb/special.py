@@ -48,7 +48,7 @@ def trigamma(a: Any) -> Any:
 
 
 def gamma_entropy(a: Any) -> Any:
-    """Entropy of Gamma(a, rate 1): a + log Γ(a) + (1 − a) ψ(a), without cancellation for large a."""
+    """Entropy of Gamma(a, 1), a + log Γ(a) + (1 − a) ψ(a); a series where that would cancel."""
     a = jnp.asarray(a)
     direct = a + gammaln(a) + (1 - a) * digamma(a)
     x = 1 / jnp.maximum(a, 64.0)
