@@ -6,6 +6,8 @@ and knows nothing but the textbook: mean, covariance of T and A(η).
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,20 +42,35 @@ class FamilyCase:
     """
 
     name: str
-    family: Family
+    stated: Family
     params: dict[str, Any]
     reference: Callable[[Any], tuple[Any, Any, Any]]
     coordinates: Callable[[np.ndarray, Any], np.ndarray] | None = None
     typical: bool = True
     log_partition_atol: float = 1e-12
+    row: Any = None
 
     def __str__(self) -> str:
         return self.name
 
     @property
+    def family(self) -> Family:
+        """The family, bound to its row where it needs one."""
+        return self.stated.at(self.row)
+
+    def compiled(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(family, *arguments), compiled once for all cases of one stated family."""
+        return _compiled(self.stated, function)(self.row, *arguments)
+
+    @property
     def eta(self) -> Any:
         """Natural parameters."""
         return self.family.from_params(**self.params)
+
+
+@functools.cache
+def _compiled(stated: Family, function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(lambda row, *arguments: function(stated.at(row), *arguments))
 
 
 def _exact(value: Any) -> Any:
@@ -234,16 +251,18 @@ def logit(x, params):
 # ---- likelihoods --------------------------------------------------------------------------
 
 
-def poisson(y):
-    """Tilted family of a Poisson count, and its reference."""
-    family = Tilted(lambda z: y * z - jnp.exp(z))
-    return family, tilted_reference(lambda z: y * z - mp.exp(z), lambda z: y - mp.exp(z))
+POISSON = Tilted(lambda z, y: y * z - jnp.exp(z))
+BERNOULLI = Tilted(lambda z, y: y * z - jax.nn.softplus(z))
 
 
-def bernoulli(y):
-    """Tilted family of a Bernoulli outcome, and its reference."""
-    family = Tilted(lambda z: y * z - jax.nn.softplus(z))
-    return family, tilted_reference(
+def poisson_reference(y):
+    """ℓ(z) = yz − eᶻ."""
+    return tilted_reference(lambda z: y * z - mp.exp(z), lambda z: y - mp.exp(z))
+
+
+def bernoulli_reference(y):
+    """ℓ(z) = yz − log(1 + eᶻ)."""
+    return tilted_reference(
         lambda z: y * z - mp.log1p(mp.exp(z)), lambda z: y - 1 / (1 + mp.exp(-z))
     )
 
@@ -257,8 +276,10 @@ LOC = np.array([1.0, -2.0, 0.5])
 def _cases() -> list[FamilyCase]:
     cases = []
 
-    def add(name, family, reference, coordinates=None, typical=True, atol=1e-12, **params):
-        case = FamilyCase(name, family, params, reference, coordinates, typical, atol)
+    def add(
+        name, family, reference, coordinates=None, typical=True, atol=1e-12, row=None, **params
+    ):
+        case = FamilyCase(name, family, params, reference, coordinates, typical, atol, row)
         cases.append(case)
 
     add("Normal", Normal(), normal_reference, real, loc=2.0, scale=0.3)
@@ -329,18 +350,27 @@ def _cases() -> list[FamilyCase]:
         probs=[1e-12, 1e-100, 1.0],
     )
 
-    for y in (0.0, 3.0):
-        family, reference = poisson(y)
-        add(f"Tilted-Poisson-{y:g}", family, reference, real, loc=0.5, scale=1.5)
-    for y, loc, scale in [(0.0, -5, 4.4), (0.0, 10, 4.4), (1e4, -5, 4.4), (100.0, 10, 0.01)]:
-        family, reference = poisson(y)
-        name = f"Tilted-Poisson-{y:g}-at-{loc}±{scale}"
-        add(name, family, reference, typical=False, loc=loc, scale=scale)
-    family, reference = bernoulli(1.0)
-    add("Tilted-Bernoulli", family, reference, real, loc=-0.5, scale=2.0)
-    for loc, scale in [(-5, 4.4), (10, 4.4), (-5, 0.01)]:
-        name = f"Tilted-Bernoulli-at-{loc}±{scale}"
-        add(name, family, reference, typical=False, loc=loc, scale=scale)
+    def tilted(name, family, reference, y, loc, scale, coordinates=None):
+        typical = coordinates is not None
+        where = "" if typical else f"-at-{loc:g}-sd-{scale:g}"
+        add(
+            f"{name}-{y:g}{where}",
+            family,
+            reference(y),
+            coordinates,
+            typical,
+            row=y,
+            loc=loc,
+            scale=scale,
+        )
+
+    tilted("Poisson", POISSON, poisson_reference, 0.0, 0.5, 1.5, real)
+    tilted("Poisson", POISSON, poisson_reference, 3.0, 0.5, 1.5, real)
+    tilted("Bernoulli", BERNOULLI, bernoulli_reference, 1.0, -0.5, 2.0, real)
+    for y, loc, scale in itertools.product((0.0, 1e4), (-5.0, 10.0), (4.47, 0.01)):
+        tilted("Poisson", POISSON, poisson_reference, y, loc, scale)
+    for loc, scale in itertools.product((-5.0, 10.0), (4.47, 0.01)):
+        tilted("Bernoulli", BERNOULLI, bernoulli_reference, 1.0, loc, scale)
     return cases
 
 

@@ -36,11 +36,33 @@ drawable = [case for case in TYPICAL if case.coordinates is not None]
 every_drawable_case = pytest.mark.parametrize("case", drawable, ids=str)
 
 
+def evaluate(family, eta):
+    return family.evaluate(eta)
+
+
+def evaluate_apart(family, eta):
+    return family.log_partition(eta), family.mean(eta), family.factor(eta), family.entropy(eta)
+
+
+def derivatives(family, flat):
+    """∇A and ∇²A in flat coordinates."""
+
+    def A(flat):
+        return family.log_partition(family.unflatten(flat, natural=True))
+
+    return jax.grad(A)(flat), jax.hessian(A)(flat)
+
+
+def natural(family, flat):
+    """Flat natural parameters of flat moments."""
+    return family.flatten(family.natural(family.unflatten(flat)), natural=True)
+
+
 @functools.cache
 def evaluated(case: FamilyCase) -> tuple[float, np.ndarray, np.ndarray, float]:
     """(A, m, C, S) of a case, with m flat."""
     with double():
-        A, m, C, S = jax.jit(case.family.evaluate)(case.eta)
+        A, m, C, S = case.compiled(evaluate, case.eta)
         return float(A), np.asarray(case.family.flatten(m)), np.asarray(C), float(S)
 
 
@@ -74,14 +96,9 @@ def assert_mean(draws: np.ndarray, expected: Any, standard_errors: float = 5.0) 
 @every_typical_case
 def test_mean_and_covariance_are_derivatives_of_log_partition(case):
     """M = ∇A and V = ∇²A, by autodiff."""
-    family = case.family
     _, m, C, _ = evaluated(case)
-
-    def A(flat):
-        return family.log_partition(family.unflatten(flat, natural=True))
-
     with double():
-        gradient, hessian = jax.jit(lambda v: (jax.grad(A)(v), jax.hessian(A)(v)))(flat_eta(case))
+        gradient, hessian = case.compiled(derivatives, flat_eta(case))
     assert_allclose(m, gradient, rtol=1e-12, atol=1e-12)
     assert_allclose(C @ C.T, hessian, rtol=1e-11, atol=1e-11 * np.abs(hessian).max())
 
@@ -118,21 +135,21 @@ def test_factor_is_exact_to_its_smallest_pivot(case):
             assert abs(K[i, i] / K_exact[i, i] - 1) < 1e-8
 
 
-@every_case
+@every_typical_case
 def test_evaluate_agrees_with_its_four_parts(case):
     """(A, m, C, S) in one call are log_partition, mean, factor and entropy."""
-    family = case.family
-
-    def parts(eta):
-        return family.log_partition(eta), family.mean(eta), family.factor(eta), family.entropy(eta)
-
     with double():
-        together = jax.tree.leaves(jax.jit(family.evaluate)(case.eta))
-        apart = jax.tree.leaves(jax.jit(parts)(case.eta))
-        valid = family.valid(case.eta)
-    assert valid
+        together = jax.tree.leaves(case.compiled(evaluate, case.eta))
+        apart = jax.tree.leaves(case.compiled(evaluate_apart, case.eta))
     for one, other in zip(together, apart, strict=True):
         assert_allclose(one, other, rtol=1e-12, atol=1e-300)
+
+
+@every_case
+def test_every_case_is_inside_the_domain(case):
+    """Valid says yes at every parameter we claim to support."""
+    with double():
+        assert case.family.valid(case.eta)
 
 
 def _labels(family: Family) -> list[str | None]:
@@ -148,8 +165,7 @@ def test_natural_inverts_mean(case):
     family = case.family
     _, m, C, _ = evaluated(case)
     with double():
-        eta = jax.jit(lambda v: family.natural(family.unflatten(v)))(m)
-        error = np.asarray(family.flatten(eta, natural=True)) - flat_eta(case)
+        error = np.asarray(case.compiled(natural, m)) - flat_eta(case)
     if isinstance(family, Categorical):  # η + const is the same q
         error = error - error[-1]
         error[m < 1e-50] = 0
