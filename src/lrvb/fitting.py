@@ -16,7 +16,7 @@ from .meanfield import MeanField, Moments
 from .newton import curved, trust_region_step
 from .precision import in_double
 from .problem import Problem, global_program, state_problem
-from .starts import initial
+from .starts import initial, invalid_blocks
 from .tables import Rows
 
 SMALL = 48  # up to this many global coordinates the curvature costs less than another compilation
@@ -324,6 +324,13 @@ def _curvature(point: Point) -> np.ndarray:
 def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
     """The error for a start at which the ELBO is not finite, as precise as can be."""
     name = type(problem.model).__name__
+    outside = invalid_blocks(problem.alpha, point.eta) if explicit else []
+    if outside:
+        return InvalidModel(
+            f"init of block '{outside[0]}' lies outside the domain of "
+            f"{problem.alpha.blocks[outside[0]]!r}; check its values.",
+            block=outside[0],
+        )
     advice = " Check the values given as init." if explicit else ""
     if point.failed >= 0:
         assert problem.rows is not None
@@ -344,8 +351,6 @@ def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
 
 def _refuse_unbounded(result: Fit) -> None:
     """A fit that stopped while a block's own update leaves its domain has no optimum to return."""
-    from .starts import invalid_blocks
-
     blocks = invalid_blocks(result.alpha, result.point.gradient)
     if blocks:
         raise InvalidModel(

@@ -183,22 +183,37 @@ def _require_bilinear(problem: Problem) -> None:
     if structure in _COUNTS:
         return
     assert rows is not None
-    F = _feature_count(problem)
-    m = problem.alpha.evaluate(jnp.asarray(problem.alpha.start())).m
-    z = jnp.linspace(0.3, 1.1, problem.local.size)
-    A = _coefficients(structure, problem.traced, m, F)
-    for i in range(min(problem.n, 4)):
-        row = {name: jnp.asarray(c[i]) for name, c in rows.columns.items()}
-        phi = _features(structure, problem.traced, row)
-        term = float(structure.local_term(problem.traced, m, z, phi))
-        bilinear = float(z @ (A @ phi))
-        if not abs(term - bilinear) <= 1e-8 * (
-            abs(term) + float(jnp.abs(z) @ jnp.abs(A) @ jnp.abs(phi))
-        ):
-            raise InvalidModel(
-                f"{type(problem.model).__name__} declares features, but its local_term is not linear in "
-                f"z and in them at row {i} ({term:.6g} against {bilinear:.6g}). Put every factor that "
-                "multiplies z into features, or leave the declaration out.",
-                row=i,
-            )
-    _COUNTS[structure] = F
+    _COUNTS[structure] = _feature_count(problem)
+    first = {name: np.asarray(c[:4]) for name, c in rows.columns.items()}
+    terms, bilinear, size = (
+        np.asarray(part) for part in bilinearity_program(structure)(problem.traced, first)
+    )
+    bad = ~(np.abs(terms - bilinear) <= 1e-8 * (np.abs(terms) + size))
+    if bad.any():
+        i = int(np.argmax(bad))
+        del _COUNTS[structure]
+        raise InvalidModel(
+            f"{type(problem.model).__name__} declares features, but its local_term is not linear "
+            f"in z and in them at row {i} ({terms[i]:.6g} against {bilinear[i]:.6g}). Put every "
+            "factor that multiplies z into features, or leave the declaration out.",
+            row=i,
+        )
+
+
+@functools.lru_cache(maxsize=128)
+def bilinearity_program(structure: Structure) -> Program:
+    """(traced, columns) → ℓ, z·Aφ and the size of its summands, at an m and z that are not special."""
+
+    def compare(traced: Any, columns: Any) -> Any:
+        m = jnp.linspace(0.5, 1.5, structure.alpha.size)
+        z = jnp.linspace(0.3, 1.1, structure.local.size)
+        A = _coefficients(structure, traced, m, _declared(structure))
+
+        def one(row: Any) -> Any:
+            phi = _features(structure, traced, row)
+            size = jnp.abs(z) @ jnp.abs(A) @ jnp.abs(phi)
+            return structure.local_term(traced, m, z, phi), z @ (A @ phi), size
+
+        return jax.vmap(one)(columns)
+
+    return Program(compare)
