@@ -14,7 +14,7 @@ from jax import lax
 
 Function = Callable[[Any], Any]
 
-_DROP = 34.0  # the support ends where exp f has fallen by e^−34: what is left out is below 1e-12
+_DROP = 36.0  # the support ends where exp f has fallen by e^−36: what is left out is below 1e-11
 _CROWDING = 1.5  # nodes are cosh(1.5) ≈ 2.4 times as dense around the mode as at the ends
 _MAX_STEPS = 100  # bisection alone gets from 1e8 scales to one scale in 27
 
