@@ -5,6 +5,7 @@ standard deviations, covariances of anything, and the local variables of every r
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from . import models
 from .curvature import Curvature, linearize
@@ -34,6 +35,19 @@ try:
 except PackageNotFoundError:  # pragma: no cover - a source tree that is not installed
     __version__ = "0+unknown"
 
+if TYPE_CHECKING:
+    from .estimators.mixture import GaussianMixture
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators are imported on first use: scikit-learn takes longer to import than we do."""
+    if name == "GaussianMixture":
+        from .estimators.mixture import GaussianMixture
+
+        return GaussianMixture
+    raise AttributeError(f"module 'lrvb' has no attribute '{name}'")
+
+
 __all__ = [
     "AutodiffSum",
     "Beta",
@@ -43,6 +57,7 @@ __all__ = [
     "Family",
     "Fit",
     "Gamma",
+    "GaussianMixture",
     "GramSum",
     "InvalidData",
     "InvalidModel",

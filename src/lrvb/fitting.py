@@ -20,7 +20,8 @@ from .starts import initial, invalid_blocks
 from .tables import Rows
 
 SMALL = 48  # up to this many global coordinates the curvature costs less than another compilation
-SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over
+SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over, where both cost the same
+MANY_SWEEPS = 60  # the same where the curvature is what costs
 SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
 
 
@@ -238,14 +239,20 @@ class _Search:
             self._towards(target)
 
     def ascend(self) -> None:
-        """Coordinate ascent η ← ∂L/∂m until a sweep is short, gains little, or is not accepted."""
-        for _ in range(SWEEPS):
+        """Coordinate ascent η ← ∂L/∂m, for as long as it is the cheaper way up.
+
+        It ends when a sweep is short or gains little, when it is not accepted, or, with a costly
+        curvature, when successive gains fall too slowly to be worth following.
+        """
+        small, last = self.objective.small, np.inf
+        for sweep in range(SWEEPS if small else MANY_SWEEPS):
             before = self.point.elbo
             if self.n_iter >= self.max_iter or not self._towards(self.point.gradient):
                 return
-            short = np.linalg.norm(self.point.C.T @ self.point.residual) < 1.0
-            if short or self.point.elbo - before < 0.1:
+            gain = self.point.elbo - before
+            if gain < (0.1 if small else 1e-3) or (sweep >= 8 and gain > 0.8 * last):
                 return
+            last = gain
 
     def newton(self, tol: float) -> tuple[bool, str, float]:
         """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from .charts import Chart
 from .errors import InvalidData, InvalidModel
 from .local_sums import BoundSum
 from .problem import Problem
-from .response import Response
 
 
 def local_dataset(
     problem: Problem,
     bound: BoundSum,
-    response: Response,
+    chart: Chart,
     index: Mapping[str, int],
     name: str,
     rows: Any = None,
@@ -26,17 +26,18 @@ def local_dataset(
     assert problem.rows is not None
     at, shape = _coordinates(problem, name)
     positions = row_positions(rows, problem.n)
-    columns = np.array(list(index.values()), dtype=int)
+    inner = chart.inner
+    quantities = chart.M[np.array(list(index.values()), dtype=int)].T
     parts: dict[str, list[np.ndarray]] = {"mean": [], "sd": [], "mfvb_sd": [], "cov": []}
-    for chunk in bound.respond(response.fit.m, positions):
+    for chunk in bound.respond(inner.fit.m, positions):
         R = chunk.R[:, at, :]
-        cross = R @ response.Sigma
+        cross = R @ inner.Sigma
         variance = np.einsum("nii->ni", chunk.Sigma[:, at][:, :, at])
         variance = variance + np.einsum("nia,nia->ni", cross, R)
         parts["mean"].append(chunk.z[:, at])
         parts["sd"].append(np.sqrt(variance))
         parts["mfvb_sd"].append(np.sqrt(np.einsum("nii->ni", chunk.V[:, at][:, :, at])))
-        parts["cov"].append(cross[:, :, columns])
+        parts["cov"].append(cross @ quantities)
     labels = problem.rows.labels
     coords = np.arange(problem.n) if labels is None else np.asarray(labels)
     return _dataset(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from .charts import Chart
 from .curvature import linearize
 from .draws import draw
 from .errors import InvalidModel
@@ -30,11 +31,22 @@ class Posterior:
     alone stands for all of its quantities.
     """
 
-    def __init__(self, response: Response, local: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        response: Response,
+        local: dict[str, Any] | None = None,
+        *,
+        labels: Sequence[str | None] | None = None,
+        chart: Chart | None = None,
+    ):
+        """`labels` rename the flat coordinates; `chart` is set when the fit had its own scale."""
         self.response = response
         self._stored_local = local
-        labels = response.alpha.names()
-        self._index = {label: i for i, label in enumerate(labels) if label is not None}
+        self.chart = chart
+        plain = response.alpha.names()
+        self.labels = list(plain if labels is None else labels)
+        self._index = {label: i for i, label in enumerate(self.labels) if label is not None}
+        self._aliases = dict(zip(plain, self.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
 
@@ -110,7 +122,8 @@ class Posterior:
             raise InvalidModel(f"The model has no local blocks, so there is no local '{name}'.")
         strategy = self.fit.local_sum or AutodiffSum()
         bound = strategy.bind(problem, self.fit.chunk_size)
-        return local_dataset(problem, bound, self.response, self._index, name, rows)
+        chart = self.chart or Chart(self.response, np.eye(self.response.alpha.size))
+        return local_dataset(problem, bound, chart, self._index, name, rows)
 
     # ---- draws, files ---------------------------------------------------------------------
 
@@ -171,6 +184,7 @@ class Posterior:
             return self.names
         chosen: list[str] = []
         for name in [names] if isinstance(names, str) else names:
+            name = name if name in self._index else self._aliases.get(name) or name
             if name in self._index:
                 chosen.append(name)
                 continue

@@ -60,6 +60,40 @@ class Response:
         result = (J_f @ self.covariance(method) @ J_g.T).reshape((*shape_f, *shape_g))
         return float(result) if result.ndim == 0 else result
 
+    @in_double
+    def of_natural(self, g: Callable[[Any], Any], method: str = "lrvb") -> Any:
+        r"""Covariance of quantities whose expectation g is known in natural parameters.
+
+        E_q[φ] = g(η) has ∂g/∂m = ∂g/∂η V⁻¹. g maps a mapping of blocks to natural parameters to a
+        number or an array; the result is as for `of`. See: app:function_covariance
+        """
+
+        def of_flat(eta: Any) -> Any:
+            return jnp.asarray(g(self.alpha.natural(eta)), dtype=jnp.float64)
+
+        J_eta = np.asarray(jax.jacrev(of_flat)(jnp.asarray(self.fit.eta)))
+        shape, J_eta = J_eta.shape[:-1], J_eta.reshape(-1, J_eta.shape[-1])
+        J = np.zeros_like(J_eta)
+        for name, family in self.alpha.blocks.items():
+            start = self.alpha.slices[name].start
+            for k in range(family.copies):
+                here = slice(start + k * family.size, start + (k + 1) * family.size)
+                if J_eta[:, here].any():
+                    V = self.C[here, here] @ self.C[here, here].T
+                    J[:, here] = np.linalg.solve(V, J_eta[:, here].T).T
+        result = (J @ self.covariance(method) @ J.T).reshape((*shape, *shape))
+        return float(result) if result.ndim == 0 else result
+
+    @in_double
+    def at_moments(self, f: Callable[[Any], Any]) -> np.ndarray:
+        """f(m*) for a function of named moments."""
+        return np.asarray(f(self.alpha.moments(jnp.asarray(self.fit.m))))
+
+    @in_double
+    def at_natural(self, g: Callable[[Any], Any]) -> np.ndarray:
+        """g(η*) for a function of named natural parameters."""
+        return np.asarray(g(self.alpha.natural(jnp.asarray(self.fit.eta))))
+
     def _jacobian(self, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[int, ...]]:
         """The Jacobian of f at m*, (p, a), and the shape of f's value."""
 

@@ -38,6 +38,7 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
     header: dict[str, Any] = {
         "format": FORMAT,
         "blocks": {name: _describe(name, f) for name, f in posterior.response.alpha.blocks.items()},
+        "labels": posterior.labels,
         "elbo": fit.elbo,
         "n_iter": fit.n_iter,
         "converged": fit.converged,
@@ -98,7 +99,8 @@ def load(path: str | Path) -> Posterior:
         stationarity=header["stationarity"],
     )
     stored = {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
-    return Posterior(Response(fit, arrays["C"], arrays["Sigma"]), local=stored)
+    response = Response(fit, arrays["C"], arrays["Sigma"])
+    return Posterior(response, local=stored, labels=header["labels"])
 
 
 def _local_datasets(posterior: Posterior) -> dict[str, xr.Dataset]:

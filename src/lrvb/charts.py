@@ -1,0 +1,62 @@
+"""Results on another scale: an affine map of every statistic, applied to a finished response.
+
+A fit is done in coordinates in which nothing cancels (centred, unit-free columns). Its statistics
+and the user's are related by T = M T′ + c, so m = M m′ + c, C = M C′ and Σ̂ = M Σ̂′ Mᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from .compiled import Program
+from .meanfield import MeanField
+from .precision import in_double
+from .response import Response
+from .starts import initial
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The response in the fit's own coordinates, and the matrix M to the user's."""
+
+    inner: Response
+    M: np.ndarray
+
+
+@in_double
+def in_units(
+    response: Response,
+    program: Program,
+    arguments: tuple[Any, ...],
+    parameters: Mapping[str, Mapping[str, Any]],
+) -> tuple[Response, Chart]:
+    """The response on the user's scale.
+
+    `program(m′, *arguments)` gives the user's flat m and the Jacobian M (see `affine_program`);
+    `parameters` are the usual parameters of every block on the user's scale.
+    """
+    m, M = (np.asarray(part) for part in program(response.fit.m, *arguments))
+    alpha = response.alpha
+    C = M @ response.C
+    Sigma = M @ response.Sigma @ M.T
+    eta = initial(alpha, parameters)
+    point = replace(response.fit.point, eta=eta, m=m, C=C)
+    fit = replace(response.fit, point=point)
+    return Response(fit, C, (Sigma + Sigma.T) / 2), Chart(response, M)
+
+
+def affine_program(alpha: MeanField, mapping: Callable[..., Mapping[str, Any]]) -> Program:
+    """(m′, …) → m and M, for a map of named moments that is affine in them."""
+
+    def mapped(flat: Any, *arguments: Any) -> Any:
+        def of(flat: Any) -> Any:
+            return alpha.flat_moments(mapping(alpha.moments(flat), *arguments))
+
+        return of(flat), jax.jacfwd(of)(flat)
+
+    return Program(mapped)

@@ -1,0 +1,1 @@
+"""Estimators with the conventions of the libraries users already know."""
