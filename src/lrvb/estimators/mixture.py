@@ -191,7 +191,11 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         K, P = self.means_.shape
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
-        self.weights_sd_ = self.component_weights()["sd"].to_numpy()
+
+    @property
+    def weights_sd_(self) -> np.ndarray:
+        """Linear-response standard deviations of the weights, (K,)."""
+        return self.component_weights()["sd"].to_numpy()
 
     # ---- using a fit ----------------------------------------------------------------------
 
