@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "lrvb"
 ORDER = """
 errors
 precision
-special coordinates algebra tables compiled quadrature
+special coordinates algebra tables fingerprint compiled quadrature
 families
 meanfield
 models.base

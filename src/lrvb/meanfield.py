@@ -36,8 +36,9 @@ class Moments:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._direct is not None and hasattr(self._blocks[self._direct], name):
-            return getattr(self._blocks[self._direct], name)
+        direct = None if self._direct is None else self._blocks[self._direct]
+        if name not in self._blocks and hasattr(direct, name):
+            return getattr(direct, name)
         return self[name]
 
     def __iter__(self) -> Iterator[str]:

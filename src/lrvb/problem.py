@@ -6,7 +6,7 @@ Everything after this file sees flat vectors: m for the global blocks, z for one
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 
 from .compiled import Program
 from .errors import InvalidData, InvalidModel, LrvbError
+from .fingerprint import fingerprint
 from .meanfield import MeanField
-from .models.base import Model, join, mean_fields, split
+from .models.base import Model, asked, join, mean_fields, split
 from .precision import in_double
-from .tables import Row, Rows, as_columns, length, numeric, require
+from .tables import Row, Rows, as_columns, length, missing_column, numeric, require
 
 _CONCRETE = (
     jax.errors.ConcretizationTypeError,
@@ -48,8 +49,8 @@ class Structure:
         """The model's local term of one row at flat m and z."""
         model = join(self.model, traced)
         datum = row if model.features is None or not isinstance(row, Row) else model.features(row)
-        moments = self.local.moments(z) if self.local.blocks else None
-        return _scalar(model.local_term(self.alpha.moments(m), moments, datum), "local_term")
+        value = model.local_term(self.alpha.moments(m), self.local.moments(z), datum)
+        return _scalar(value, "local_term")
 
 
 @dataclass(frozen=True)
@@ -85,32 +86,40 @@ def state_problem(model: Model, data: Any) -> Problem:
         raise InvalidModel(f"{model.__name__} is a class; pass an instance, {model.__name__}().")
     if not isinstance(model, Model):
         raise InvalidModel(f"The model is a {type(model).__name__}; subclass lrvb.Model.")
+    name, has_local_term = type(model).__name__, _overrides(model, "local_term")
+    if data is None and (has_local_term or model.columns):
+        raise InvalidData(
+            f"{name} has terms for rows, but the data are None; give a mapping of columns"
+            + (f": {', '.join(model.columns)}." if model.columns else ".")
+        )
     rows, columns = _rows(model, data)
     alpha, local = mean_fields(model, rows)
-    if rows is None and local.blocks:
-        raise InvalidData(
-            f"{type(model).__name__} has local blocks ({', '.join(local.blocks)}), one per row, "
-            "but the data are None; give a mapping of columns."
-        )
+    if not has_local_term and (local.blocks or rows is not None):
+        what = f"the local block '{next(iter(local.blocks))}'" if local.blocks else "the data"
+        raise InvalidModel(f"{name} has no local_term, so {what} would not be used; write one.")
     problem = None
     for trace in (True, False):
         key, traced = split(model, trace=trace)
-        layout = (tuple(alpha.blocks.items()), tuple(local.blocks.items()), tuple(sorted(traced)))
+        layout = fingerprint((alpha.blocks, local.blocks, sorted(traced)))
         structure = Structure((key, layout), model, alpha, local)
         problem = Problem(model, structure, traced, rows, columns)
         try:
             problem = _check_terms(problem)
             break
-        except _CONCRETE as error:
+        except _NeedsValue as error:
             # The terms use a number of the model concretely: fix it instead of tracing it.
-            if not trace:
+            if not trace or not traced:
                 raise InvalidModel(
-                    f"A term of {type(model).__name__} needs the value of a moment while JAX "
-                    f"traces it ({type(error).__name__}); use jax.numpy functions, and "
-                    "jnp.where in place of if."
-                ) from error
+                    f"{error.term} of {name} needs the value of a moment or of a row while JAX "
+                    f"traces it ({type(error.__cause__).__name__}); use jax.numpy in place of numpy "
+                    "and math, and jnp.where in place of if."
+                ) from error.__cause__
     assert problem is not None
     return problem
+
+
+def _overrides(model: Model, method: str) -> bool:
+    return method in vars(model) or getattr(type(model), method) is not getattr(Model, method)
 
 
 def _rows(model: Model, data: Any) -> tuple[Rows | None, dict[str, Any] | None]:
@@ -124,10 +133,23 @@ def _rows(model: Model, data: Any) -> tuple[Rows | None, dict[str, Any] | None]:
         require(columns, model.columns)
         columns = {name: columns[name] for name in model.columns}
     length(columns)
-    prepared = model.prepare(columns)
-    if not isinstance(prepared, Rows):
-        prepared = Rows(dict(prepared), labels=labels)
-    return prepared, columns
+    prepared = asked(f"prepare of {type(model).__name__}", model.prepare, _Columns(columns))
+    if isinstance(prepared, Rows):
+        return prepared, columns
+    if not isinstance(prepared, Mapping):
+        raise InvalidModel(
+            f"prepare of {type(model).__name__} returned a {type(prepared).__name__}; "
+            "it must return a mapping of columns, or lrvb.Rows."
+        )
+    kept = labels if labels is not None and len(labels) == length(prepared) else None
+    return Rows(dict(prepared), labels=kept), columns
+
+
+class _Columns(dict[str, Any]):
+    """The user's columns, which say what there is when one is missing."""
+
+    def __missing__(self, name: str) -> Any:
+        raise InvalidData(missing_column(name, self), column=name)
 
 
 def _check_terms(problem: Problem) -> Problem:
@@ -158,14 +180,18 @@ _ANALYSES: dict[Any, tuple[frozenset[str], bool]] = {}
 def _signature(rows: Rows | None) -> Any:
     if rows is None:
         return None
-    return tuple((k, str(np.asarray(c).dtype), np.shape(c)[1:]) for k, c in rows.columns.items())
+    return tuple(
+        (k, str(getattr(c, "dtype", None) or np.asarray(c).dtype), np.shape(c)[1:])
+        for k, c in rows.columns.items()
+    )
 
 
 def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
     """Trace both terms once: which columns they read, and whether ∂ℓ/∂m_z depends on z."""
     structure, rows = problem.structure, problem.rows
     m = jnp.zeros(problem.alpha.size)
-    _trace("global_term", lambda: jax.eval_shape(structure.global_term, problem.traced, m))
+    gradient_of_global = jax.grad(structure.global_term, argnums=1)
+    _trace("global_term", problem, lambda: jax.eval_shape(gradient_of_global, problem.traced, m))
     if rows is None:
         return frozenset(), True
     used: set[str] = set()
@@ -176,7 +202,7 @@ def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
         return jax.grad(lambda z: structure.local_term(problem.traced, m, z, row))(z)
 
     z = jnp.zeros(problem.local.size)
-    jaxpr = _trace("local_term", lambda: jax.make_jaxpr(gradient)(m, z)).jaxpr
+    jaxpr = _trace("local_term", problem, lambda: jax.make_jaxpr(gradient)(m, z)).jaxpr
     for name, family in problem.local.blocks.items():
         start = jnp.asarray(family.flatten(family.start(), natural=True))
 
@@ -185,7 +211,7 @@ def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
             return bound.log_partition(bound.unflatten(flat, natural=True))
 
         what = f"the log partition of block '{name}'"
-        _trace(what, functools.partial(jax.eval_shape, log_partition, start))
+        _trace(what, problem, functools.partial(jax.eval_shape, log_partition, start))
     conjugate = not problem.local.size or not _depends(jaxpr, len(jaxpr.invars) - 1)
     return frozenset(used), conjugate
 
@@ -197,8 +223,7 @@ class _ColumnOnDemand:
         self.name, self.column = name, column
 
     def example(self) -> Any:
-        checked = numeric(self.name, self.column)
-        return jnp.asarray(checked[0])
+        return jnp.asarray(numeric(self.name, self.column)[0])
 
 
 class _RecordingRow(Row):
@@ -208,23 +233,45 @@ class _RecordingRow(Row):
         return super().__getitem__(name).example()
 
 
-def _trace(term: str, action: Callable[[], Any]) -> Any:
+class _NeedsValue(Exception):
+    """A term has asked for the value of something that is traced."""
+
+    def __init__(self, term: str):
+        self.term = term
+
+
+def _trace(term: str, problem: Problem, action: Callable[[], Any]) -> Any:
     """Run a user's term under tracing; what it raises is reported with the term's name."""
     try:
         return action()
-    except (LrvbError, *_CONCRETE):
+    except LrvbError:
         raise
+    except _CONCRETE as error:
+        raise _NeedsValue(term) from error
     except Exception as error:
-        raise InvalidModel(f"{term} cannot be evaluated: {error}") from error
+        hint = ""
+        if isinstance(error, AttributeError):
+            names = [f"m.{b}.{f}" for b, q in problem.alpha.blocks.items() for f in q.Stats._fields]
+            hint = f" The moments are: {', '.join(names)}."
+        raise InvalidModel(
+            f"{term} of {type(problem.model).__name__} cannot be evaluated "
+            f"({type(error).__name__}: {error}).{hint}"
+        ) from error
 
 
 def _scalar(value: Any, term: str) -> Any:
     """The value of a term as one real number."""
+    if value is None:
+        raise InvalidModel(f"{term} returned None; it must return one number. Is a return missing?")
     value = jnp.asarray(value)
-    if value.shape != () or jnp.issubdtype(value.dtype, jnp.complexfloating):
+    if value.shape != ():
         raise InvalidModel(
             f"{term} returned an array of shape {value.shape}; it must return one number. "
             "Sum over its entries."
+        )
+    if value.dtype == bool or jnp.issubdtype(value.dtype, jnp.complexfloating):
+        raise InvalidModel(
+            f"{term} returned a value of type {value.dtype}; it must return a real number."
         )
     return value.astype(jnp.float64)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..errors import InvalidModel
+from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
+from ..fingerprint import class_fingerprint, fingerprint
 from ..meanfield import MeanField
 from ..tables import Rows
 
@@ -30,6 +32,9 @@ class Model:
     #: φ(row), shape (F,), for models whose local_term is linear in z and in features of the row:
     #: local_term then receives φ in place of the row, and row sums become weighted Gram matrices.
     features: Any = None
+    #: Whether `prepare` treats each row by itself, so that columns too large for memory may be
+    #: prepared a part at a time. True for those who leave `prepare` as it is.
+    prepares_rows: bool = False
 
     def global_term(self, m: Any) -> Any:
         """E_q of the log prior, and of anything else that is not per row."""
@@ -46,60 +51,62 @@ class Model:
 
 def mean_fields(model: Model, rows: Rows | None) -> tuple[MeanField, MeanField]:
     """The products of global and of local blocks, with the sizes that the data ask for."""
+    name = type(model).__name__
     fields = []
     for kind in ("global_blocks", "local_blocks"):
         blocks = getattr(model, kind)
         if callable(blocks):
-            blocks = blocks(rows)
+            blocks = asked(f"{kind} of {name}", blocks, rows)
         if not isinstance(blocks, Mapping):
-            raise InvalidModel(
-                f"{kind} of {type(model).__name__} is {blocks!r}; it must map names to families."
-            )
+            raise InvalidModel(f"{kind} of {name} is {blocks!r}; it must map names to families.")
+        for block in blocks:
+            if not isinstance(block, str) or not block:
+                raise InvalidModel(f"{kind} of {name} has the key {block!r}; a name must be text.")
         fields.append(MeanField(blocks))
-    if not fields[0].blocks:
+    alpha, local = fields
+    if not alpha.blocks:
         raise InvalidModel(
-            f"{type(model).__name__} has no global_blocks; name at least one, "
-            'such as {"beta": lrvb.Normal()}.'
+            f'{name} has no global_blocks; name at least one, such as {{"beta": lrvb.Normal()}}.'
         )
-    both = set(fields[0].blocks) & set(fields[1].blocks)
+    both = set(alpha.blocks) & set(local.blocks)
     if both:
         raise InvalidModel(f"Block '{both.pop()}' is both global and local; rename one of them.")
-    return fields[0], fields[1]
+    repeated = [q for q, n in Counter(alpha.names()).items() if q is not None and n > 1]
+    if repeated:
+        raise InvalidModel(f"Two blocks have a quantity '{repeated[0]}'; rename one of the blocks.")
+    for block, family in local.blocks.items():
+        if len(local.blocks) == 1 and block in family.Stats._fields:
+            raise InvalidModel(
+                f"Local block '{block}' is named like its own moment, so that z.{block} could mean "
+                "either; rename the block."
+            )
+    return alpha, local
+
+
+def asked(what: str, method: Callable[[Any], Any], argument: Any) -> Any:
+    """What a model's own method answers; an error of its own is reported with the method's name."""
+    try:
+        return method(argument)
+    except LrvbError:
+        raise
+    except Exception as error:
+        raise InvalidModel(f"{what} failed ({type(error).__name__}: {error}).") from error
 
 
 def split(model: Model, *, trace: bool = True) -> tuple[Any, dict[str, np.ndarray]]:
     """A hashable key of what is fixed in a model, and the numbers that are traced.
 
-    Floats and arrays on the instance are traced; anything else belongs to the key. What cannot be
-    hashed makes the instance its own key.
+    Floats and arrays on the instance are traced; anything else belongs to the key, with whatever
+    the terms read from closures and globals.
     """
-    fixed, traced = [], {}
+    fixed, traced = {}, {}
     for name, value in sorted(vars(model).items()):
-        if trace and isinstance(value, float | np.floating | np.ndarray | jax.Array):
+        number = isinstance(value, float | np.floating | np.ndarray | jax.Array)
+        if trace and number and np.asarray(value).dtype.kind in "biuf":
             traced[name] = np.asarray(value)
-        elif isinstance(value, np.ndarray | jax.Array):
-            array = np.asarray(value)
-            fixed.append((name, (array.shape, str(array.dtype), array.tobytes())))
         else:
-            fixed.append((name, value))
-    try:
-        hash(tuple(fixed))
-    except TypeError:
-        return (type(model), _Identity(model)), traced
-    return (type(model), tuple(fixed)), traced
-
-
-class _Identity:
-    """Compares by identity, and keeps its model alive so that the identity stays unique."""
-
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.model is other.model
-
-    def __hash__(self) -> int:
-        return id(self.model)
+            fixed[name] = value
+    return (class_fingerprint(type(model), Model), fingerprint(fixed)), traced
 
 
 def join(model: Model, traced: Mapping[str, Any]) -> Model:
@@ -110,4 +117,4 @@ def join(model: Model, traced: Mapping[str, Any]) -> Model:
     return joined
 
 
-__all__ = ["Family", "Model", "join", "mean_fields", "split"]
+__all__ = ["Family", "Model", "asked", "join", "mean_fields", "split"]

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from ..errors import InvalidModel
 from ..families import Gamma, Normal, Tilted
-from ..tables import counts, vector
+from ..tables import counts, squarable, vector
 from .base import Model
 from .priors import gamma_log_density, normal_log_density, positive
 
@@ -32,6 +32,7 @@ class NormalPoisson(Model):
     """
 
     columns = ("x", "y")
+    prepares_rows = True
     global_blocks = {"beta": Normal(), "tau": Gamma()}
 
     def __init__(
@@ -55,7 +56,8 @@ class NormalPoisson(Model):
     def prepare(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check that x is numeric and y counts; log y! belongs to the likelihood."""
         y = counts("y", data["y"])
-        return {"x": vector("x", data["x"]), "y": y, "log_factorial": gammaln(y + 1.0)}
+        x = squarable("x", vector("x", data["x"]))
+        return {"x": x, "y": y, "log_factorial": gammaln(y + 1.0)}
 
     def global_term(self, m: Any) -> Any:
         """E_q[log p(β) + log p(τ)]."""

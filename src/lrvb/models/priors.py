@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import jax.numpy as jnp
@@ -32,7 +33,7 @@ def gamma_log_density(tau: Any, shape: Any, rate: Any) -> Any:
 
 def positive(name: str, value: Any) -> float:
     """A hyperparameter that must be a positive number."""
-    number = float(value)
-    if not (np.isfinite(number) and number > 0):
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not 0 < float(value) < np.inf:
         raise InvalidModel(f"{name}={value!r} must be a positive number.")
-    return number
+    return float(value)

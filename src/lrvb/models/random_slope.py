@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..errors import InvalidData
 from ..families import Gamma, MultivariateNormal, Normal
-from ..tables import Rows, numeric, vector
+from ..tables import Rows, invalid_value, numeric, refuse_masked, squarable, vector
 from .base import Model
 from .priors import LOG_2PI, gamma_log_density, positive, spherical_log_density
 
@@ -47,13 +47,14 @@ class RandomSlope(Model):
 
     def prepare(self, data: Mapping[str, Any]) -> Rows:
         """Sums over each group's rows: n, Σy², Σxy, Σxxᵀ, Σry, Σrx, Σr²."""
-        x = numeric("x", data["x"]).astype(float)
+        x = squarable("x", numeric("x", data["x"]))
         x = x[:, None] if x.ndim == 1 else x
         if x.ndim != 2 or x.shape[1] == 0:
             raise InvalidData(
-                f"Column 'x' has shape {x.shape}; give an array of shape (N, p).", column="x"
+                f"Column 'x' has shape {x.shape}; give an array of shape (N, p), p at least 1.",
+                column="x",
             )
-        r, y = vector("r", data["r"]).astype(float), vector("y", data["y"]).astype(float)
+        r, y = (squarable(name, vector(name, data[name])) for name in ("r", "y"))
         codes, labels = _groups(data["group"])
         sums = {
             "n": np.ones_like(y),
@@ -90,16 +91,26 @@ class RandomSlope(Model):
 
 def _groups(column: Any) -> tuple[np.ndarray, np.ndarray]:
     """Integer codes and sorted labels of the groups; a missing label is an error."""
-    codes, labels = pd.factorize(np.asarray(column).ravel(), sort=True)
     if np.ndim(column) != 1:
-        raise InvalidData("Column 'group' must have one label per row.", column="group")
+        raise InvalidData(
+            f"Column 'group' has shape {np.shape(column)}; give one label per row.", column="group"
+        )
+    refuse_masked("group", column)
+    try:
+        codes, labels = pd.factorize(np.asarray(column), sort=True)
+    except TypeError as error:
+        raise InvalidData(
+            f"Column 'group' holds labels that cannot be compared ({error}); use numbers or text.",
+            column="group",
+        ) from error
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
-        raise InvalidData(
-            f"Column 'group', row {row}: the label is missing. Drop the row or name its group.",
-            column="group",
-            row=row,
-            value=None,
+        raise invalid_value(
+            "group",
+            (row,),
+            np.asarray(column)[row],
+            "is a missing label",
+            "Drop the row or name its group",
         )
     return codes, np.asarray(labels)
 
