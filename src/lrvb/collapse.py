@@ -17,6 +17,7 @@ from .meanfield import MeanField
 
 _MAX_STEPS = 200
 _SURE = 1e-4
+_ROUNDING = 1e-15  # of the value: a large constant in the term drowns gains smaller than this
 _STEP = 1e-9  # length in whitened units below which one further Newton step is below rounding
 
 
@@ -71,7 +72,8 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> Collapsed:
         z, C, S, value, valid = evaluated(jnp.where(jnp.isfinite(eta), eta, state.eta))
         # Short undamped steps are past what the value can resolve: there Newton contracts by itself.
         certain = (length < _SURE) & (state.damping == 0)
-        accept = jnp.isfinite(length) & valid & ((value >= state.value) | certain)
+        rises = value >= state.value - _ROUNDING * jnp.abs(state.value)
+        accept = jnp.isfinite(length) & valid & (rises | certain)
         softer = jnp.where(state.damping < 1e-2, 0.0, state.damping / 10)
         harder = jnp.maximum(4 * state.damping, 0.1)
         return _State(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import sys
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +21,7 @@ from .problem import Problem, global_program, state_problem
 from .starts import initial, invalid_blocks
 from .tables import Rows
 
-SMALL = 48  # up to this many global coordinates the curvature costs less than another compilation
+SMALL = 100  # up to this many global coordinates the curvature costs less than another compilation
 SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over, where both cost the same
 MANY_SWEEPS = 60  # the same where the curvature is what costs
 SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
@@ -147,8 +149,10 @@ def fit(
     fit counts as converged. `chunk_size` rows are held at a time; `local_sum` chooses how row sums
     are computed. Stopping early gives a `NotConverged` warning, never a silent result.
     """
-    if not tol > 0:
-        raise InvalidModel(f"tol={tol!r} must be positive.")
+    if not isinstance(tol, numbers.Real) or not 0 < tol < 1:
+        raise InvalidModel(f"tol={tol!r} must be a positive number below 1, such as 1e-8.")
+    if not isinstance(max_iter, numbers.Integral) or isinstance(max_iter, bool) or max_iter < 1:
+        raise InvalidModel(f"max_iter={max_iter!r} must be a whole number, 1 or more.")
     problem = model if isinstance(model, Problem) else state_problem(model, data)
     strategy = local_sum if local_sum is not None else default_sum(problem)
     bound = strategy.bind(problem, chunk_size) if problem.rows is not None else None
@@ -179,8 +183,16 @@ def fit(
     )
     if not converged:
         _refuse_unbounded(result)
-        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=3)
+        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=_callers_level())
     return result
+
+
+def _callers_level() -> int:
+    """The stack level of the user's own line, for a warning raised by the caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lrvb."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def default_sum(problem: Problem) -> LocalSum:
@@ -205,7 +217,10 @@ def _sampled_start(problem: Problem, strategy: LocalSum) -> np.ndarray | None:
     )
     smaller = replace(problem, rows=sample)
     search = _Search(Objective(smaller, strategy.bind(smaller)), 100, progress=False)
-    search.begin(initial(problem.alpha, None), explicit=False)
+    try:
+        search.begin(initial(problem.alpha, None), explicit=False)
+    except InvalidModel:  # all rows will meet the same, and name the row by its place among all
+        return None
     search.sweep_blocks()
     search.ascend()
     search.newton(1e-3)
@@ -234,6 +249,8 @@ class _Search:
         alpha = self.objective.problem.alpha
         order = sorted(alpha.blocks, key=lambda b: "xx" not in alpha.blocks[b].Stats._fields)
         for block in order:
+            if self.n_iter >= self.max_iter:
+                return
             target = self.point.eta.copy()
             target[alpha.slices[block]] = self.point.gradient[alpha.slices[block]]
             self._towards(target)
@@ -250,7 +267,7 @@ class _Search:
             if self.n_iter >= self.max_iter or not self._towards(self.point.gradient):
                 return
             gain = self.point.elbo - before
-            if gain < (0.1 if small else 1e-3) or (sweep >= 8 and gain > 0.8 * last):
+            if gain < (0.1 if small else 1e-3) or (sweep >= 8 and gain > 0.9 * last):
                 return
             last = gain
 
@@ -270,6 +287,8 @@ class _Search:
                 return False, f"max_iter={self.max_iter} iterations were used", decrement
             if radius < 1e-9:
                 return False, "no step, however short, increases the ELBO", decrement
+            if not np.isfinite(model.B).all():
+                return False, "the curvature of the ELBO is not finite", decrement
             step = trust_region_step(model, radius)
             trial = self.objective.at(self.point.eta + step.delta)
             rounding = 1e-12 * (1.0 + abs(self.point.elbo))
@@ -282,6 +301,11 @@ class _Search:
                     accept = better.decrement < decrement
             else:
                 accept, better = gain > 1e-4 * step.gain, None
+                if not accept and decrement < 0.1 and trial.H is not None:
+                    # Terms that cancel make the ELBO noisier than its size tells; steps that halve
+                    # so close to a maximum are convergence all the same.
+                    better = curved(trial.residual, trial.C, _curvature(trial))
+                    accept = better.decrement < 0.5 * decrement
             self.n_iter += 1
             if not accept:
                 rejected += 1
@@ -342,17 +366,19 @@ def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
     if point.failed >= 0:
         assert problem.rows is not None
         row = {k: np.asarray(v[point.failed]).tolist() for k, v in problem.rows.columns.items()}
-        shown = ", ".join(f"{k}={v}" for k, v in row.items() if np.size(v) <= 6)
+        shown = ", ".join(f"{k}={v}" for k, v in row.items() if np.size(v) <= 6 and k != "_row")
+        shown = f" ({shown})" if shown else ""
         return InvalidModel(
             f"local_term of {name} has no finite maximum over {', '.join(problem.local.blocks) or 'm'} "
-            f"at row {point.failed} ({shown}): it is not a number, or it grows without bound. "
-            f"Check the signs in local_term, and for logarithms or divisions of zero.{advice}",
+            f"at row {point.failed}{shown}: it is not a number, or it grows without bound. Check "
+            "the signs in local_term, for logarithms or divisions of zero, and for overflow."
+            f"{advice}",
             row=point.failed,
             values=row,
         )
     return InvalidModel(
-        f"The ELBO of {name} is not finite at the start: global_term or local_term is not a number "
-        f"there. Check for logarithms or divisions of zero, and for overflow.{advice}"
+        f"The ELBO of {name} is not finite at the start: global_term, or its gradient, is not a "
+        f"number there. Check for logarithms or divisions of zero, and for overflow.{advice}"
     )
 
 
@@ -363,17 +389,27 @@ def _refuse_unbounded(result: Fit) -> None:
         raise InvalidModel(
             f"Block '{blocks[0]}' has no proper optimum: its update ∂L/∂m lies outside the domain of "
             f"{result.alpha.blocks[blocks[0]]!r}, so the ELBO grows without bound. Check the signs of "
-            "the terms that contain it, and that its prior is in global_term.",
+            "the terms that contain it, that its prior is in global_term, and that no column has an "
+            "offset so large that differences from it are lost to rounding.",
             block=blocks[0],
         )
 
 
 def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
+    """What to try depends on why the fit stopped: too few iterations, or nowhere to go."""
+    remedy = f"Try max_iter={2 * max_iter}, or init= at a better start."
+    if "max_iter" not in result.reason:
+        remedy = (
+            "Try to centre columns with a large offset and to rescale large ones, which rounding "
+            "blurs; another init=; or look for a parameter that the data and the prior leave "
+            "undetermined."
+        )
+    step = f"the next Newton step is {result.stationarity:.1e} linear-response sds (tol={tol:.0e})"
+    if not np.isfinite(result.stationarity):
+        step = "the point reached does not lie below a maximum"
     return NotConverged(
-        f"The fit stopped before convergence: {result.reason}; the next Newton step is "
-        f"{result.stationarity:.1e} linear-response sds (tol={tol:.0e}). Standard deviations are "
-        f"trustworthy only at the optimum. Try max_iter={2 * max_iter}, init= at a better start, or "
-        "look for a parameter that the data and the prior leave undetermined.",
+        f"The fit stopped before convergence: {result.reason}; {step}. Standard deviations are "
+        f"trustworthy only at the optimum. {remedy}",
         reason=result.reason,
         stationarity=result.stationarity,
     )

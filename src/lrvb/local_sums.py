@@ -9,6 +9,7 @@ answers by weighted Gram matrices where the term is linear in z and in features 
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -79,7 +80,8 @@ def chunk_length(problem: Problem, chunk_size: int | None, width: int) -> int:
     """Rows per chunk: the user's choice, or as many as keep `width` numbers a row in cache."""
     if chunk_size is None:
         return int(np.clip(_WORKING_SET // max(width, 1), 64, _MOST_ROWS))
-    if isinstance(chunk_size, bool) or int(chunk_size) != chunk_size or chunk_size < 1:
+    whole = isinstance(chunk_size, numbers.Integral) and not isinstance(chunk_size, bool)
+    if not whole or chunk_size < 1:
         raise InvalidData(f"chunk_size={chunk_size!r} must be a whole number, 1 or more.")
     return int(chunk_size)
 
