@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.linalg
 
 from .algebra import cholesky, whitened
+
+_LARGE = 256  # above this many coordinates a full eigendecomposition costs too much
 
 
 class Step(NamedTuple):
@@ -62,6 +65,13 @@ def trust_region_step(model: Curved, radius: float) -> Step:
         u = scipy.linalg.cho_solve((model.K, True), rho)
         if np.linalg.norm(u) <= radius:
             return _step(model, rho, u, 0.0)
+    if len(rho) > _LARGE:
+        return _shifted_step(model, rho, radius)
+    return _spectral_step(model, rho, radius)
+
+
+def _spectral_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
+    """The step on the boundary from all eigenvalues of B: exact, for moderate sizes."""
     eigenvalues, Q = np.linalg.eigh(model.B)
     projected = Q.T @ rho
     low = float(eigenvalues[0])
@@ -78,7 +88,7 @@ def trust_region_step(model: Curved, radius: float) -> Step:
         return _step(model, rho, Q @ w, floor)
     lower = floor + margin * (low <= 0)
     upper = floor + float(np.linalg.norm(rho)) / radius + 1.0
-    for _ in range(200):  # |u(λ)| falls with λ: bisection on a log-like scale is safe and cheap
+    for _ in range(200):  # |u(λ)| falls with λ: bisection is safe and cheap
         middle = 0.5 * (lower + upper)
         if np.linalg.norm(coordinates(middle)) > radius:
             lower = middle
@@ -87,6 +97,38 @@ def trust_region_step(model: Curved, radius: float) -> Step:
         if upper - lower <= 1e-3 * (upper - floor):
             break
     return _step(model, rho, Q @ coordinates(upper), upper)
+
+
+def _shifted_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
+    """The same for large sizes: a few Cholesky factorisations of B + λ (Moré and Sorensen).
+
+    An eigenvector is needed only where B is not positive definite, and then only the lowest.
+    """
+    identity, lower, vector = np.eye(len(rho)), 0.0, None
+    if not model.is_concave:
+        low, Q = scipy.sparse.linalg.eigsh(model.B, k=1, which="SA", tol=1e-4)
+        lower, vector = max(0.0, -1.001 * float(low[0])), Q[:, 0]
+    upper = lower + float(np.linalg.norm(rho)) / radius + 1.0
+    damping, u = max(lower, 1e-3 * upper), np.zeros_like(rho)
+    for _ in range(12):
+        K = cholesky(model.B + damping * identity)
+        if not np.isfinite(K).all():
+            lower, damping = damping, 0.5 * (damping + upper)
+            continue
+        u = scipy.linalg.cho_solve((K, True), rho)
+        length = float(np.linalg.norm(u))
+        if 0.8 * radius <= length <= radius or (length < radius and damping - lower < 1e-3):
+            break
+        lower, upper = (damping, upper) if length > radius else (lower, damping)
+        slope = float(np.linalg.norm(_forward(K, u)))
+        newton = damping + (length / slope) ** 2 * (length - radius) / radius
+        damping = newton if lower < newton < upper else 0.5 * (lower + upper)
+    length = float(np.linalg.norm(u))
+    if length > radius:
+        u = u * (radius / length)
+    elif vector is not None and length < 0.8 * radius:  # the hard case
+        u = u + np.sqrt(radius**2 - length**2) * vector * (1.0 if vector @ u >= 0 else -1.0)
+    return _step(model, rho, u, damping)
 
 
 def _step(model: Curved, rho: np.ndarray, u: np.ndarray, damping: float) -> Step:
