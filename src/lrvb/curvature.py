@@ -70,13 +70,13 @@ def require_maximum(fit: Fit, C: np.ndarray, H: np.ndarray) -> None:
         )
     eigenvalues, Q = np.linalg.eigh(B)
     low, worst = float(eigenvalues[0]), Q[:, 0] ** 2
-    weights = {name: float(worst[s].sum()) for name, s in fit.alpha.slices.items()}
-    block = max(weights, key=lambda name: weights[name])
+    block, part, _ = max(fit.alpha.parts(), key=lambda p: float(worst[p[2]].sum()))
     raise NotAMaximum(
-        f"I - VH has eigenvalue {low:.1e}, strongest in block '{block}'. Linear response exists only "
+        f"I - VH has eigenvalue {low:.1e}, strongest in block '{part}'. Linear response exists only "
         "at a strict maximum of the ELBO. Try: (a) a better start, a component may be empty or two "
         f"may coincide; (b) more iterations, the last Newton step was {fit.stationarity:.0e} sds; "
         "(c) a proper prior on that block; (d) check the signs in the model's terms.",
         eigenvalue=low,
         block=block,
+        part=part,
     )

@@ -18,7 +18,7 @@ from .meanfield import MeanField, Moments
 from .newton import curved, trust_region_step
 from .precision import in_double
 from .problem import Problem, global_program, state_problem
-from .starts import initial, invalid_blocks
+from .starts import initial, invalid_parts
 from .tables import Rows
 
 SMALL = 100  # up to this many global coordinates the curvature costs less than another compilation
@@ -355,12 +355,14 @@ def _curvature(point: Point) -> np.ndarray:
 def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
     """The error for a start at which the ELBO is not finite, as precise as can be."""
     name = type(problem.model).__name__
-    outside = invalid_blocks(problem.alpha, point.eta) if explicit else []
+    outside = invalid_parts(problem.alpha, point.eta) if explicit else []
     if outside:
+        block, part = outside[0]
         return InvalidModel(
-            f"init of block '{outside[0]}' lies outside the domain of "
-            f"{problem.alpha.blocks[outside[0]]!r}; check its values.",
-            block=outside[0],
+            f"init of block '{part}' lies outside the domain of "
+            f"{problem.alpha.blocks[block]!r}; check its values.",
+            block=block,
+            part=part,
         )
     advice = " Check the values given as init." if explicit else ""
     if point.failed >= 0:
@@ -384,14 +386,17 @@ def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
 
 def _refuse_unbounded(result: Fit) -> None:
     """A fit that stopped while a block's own update leaves its domain has no optimum to return."""
-    blocks = invalid_blocks(result.alpha, result.point.gradient)
-    if blocks:
+    outside = invalid_parts(result.alpha, result.point.gradient)
+    if outside:
+        block, part = outside[0]
         raise InvalidModel(
-            f"Block '{blocks[0]}' has no proper optimum: its update ∂L/∂m lies outside the domain of "
-            f"{result.alpha.blocks[blocks[0]]!r}, so the ELBO grows without bound. Check the signs of "
+            f"Block '{part}' has no proper optimum: its update ∂L/∂m lies outside the domain of "
+            f"{result.alpha.blocks[block]!r}, so the ELBO grows without bound. Check the signs of "
             "the terms that contain it, that its prior is in global_term, and that no column has an "
             "offset so large that differences from it are lost to rounding.",
-            block=blocks[0],
+            block=block,
+            part=part,
+            fit=result,
         )
 
 

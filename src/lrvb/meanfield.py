@@ -151,6 +151,14 @@ class MeanField:
         """Name of every flat coordinate; None for those that are not reported by name."""
         return [label for name, family in self.blocks.items() for label in family.names(name)]
 
+    def parts(self) -> Iterator[tuple[str, str, slice]]:
+        """Each copy of each block: the block, the copy's name (`mu[2]`), its flat coordinates."""
+        for name, family in self.blocks.items():
+            for k, copy in enumerate(np.ndindex(*family.batch)):
+                start = self.slices[name].start + k * family.size
+                label = f"{name}[{','.join(map(str, copy))}]" if copy else name
+                yield name, label, slice(start, start + family.size)
+
     def block_of(self, index: int) -> str:
         """The block to which a flat coordinate belongs."""
         return next(name for name, s in self.slices.items() if s.start <= index < s.stop)

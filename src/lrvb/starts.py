@@ -93,15 +93,15 @@ def _of_copy(value: Any, index: tuple[int, ...], ndim: int) -> np.ndarray:
 
 
 @in_double
-def invalid_blocks(alpha: MeanField, eta: np.ndarray) -> list[str]:
-    """The blocks whose natural parameters lie outside their domain."""
-    bad = []
-    for name, family in alpha.blocks.items():
-        copies = np.asarray(eta[alpha.slices[name]]).reshape(family.copies, family.size)
-        ok = [bool(family.valid(family.unflatten(c, natural=True))) for c in copies]
-        if not all(ok):
-            bad.append(name)
-    return bad
+def invalid_parts(alpha: MeanField, eta: np.ndarray) -> list[tuple[str, str]]:
+    """Block and name of every copy (`mu`, `mu[2]`) whose natural parameters leave their domain."""
+    return [
+        (block, label)
+        for block, label, here in alpha.parts()
+        if not bool(
+            alpha.blocks[block].valid(alpha.blocks[block].unflatten(eta[here], natural=True))
+        )
+    ]
 
 
 @in_double
