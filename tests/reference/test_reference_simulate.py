@@ -57,6 +57,38 @@ def test_random_slope_moments():
     assert_allclose(d["z"].var(), 0.5, rtol=0.05)
 
 
+def test_gaussian_mixture_settings():
+    """Two components in the plane with the study's covariances and weights, and 10000 rows."""
+    d = simulate.gaussian_mixture(np.random.default_rng(6))
+    assert d["X"].shape == (10_000, 2)
+    assert_array_equal(d["means"], [[0, 0], [1, 1]])
+    assert_allclose(d["covariances"][0], np.diag([1 / 9, 0.25]), rtol=1e-12)
+    assert_allclose(d["covariances"][1], np.diag([0.1571, 0.3536]), atol=5e-5)
+    assert_allclose(d["weights"], [3 / 7, 4 / 7], rtol=1e-12)
+
+
+def test_scaled_mixture_settings():
+    """Means k − 1, covariances 0.16 √k I, weights 3, 4, 5, … in proportion."""
+    d = simulate.scaled_mixture(np.random.default_rng(7), 50, K=3, P=4)
+    assert (d["X"].shape, d["z"].shape) == ((50, 4), (50,))
+    assert_array_equal(d["means"], np.arange(3)[:, None] * np.ones(4))
+    assert_allclose(d["covariances"], 0.16 * np.sqrt([1, 2, 3])[:, None, None] * np.eye(4))
+    assert_allclose(d["weights"], np.array([3, 4, 5]) / 12)
+
+
+@pytest.mark.parametrize("K", [None, 3])
+def test_mixture_moments(K):
+    """The rows of each component have its mean and covariance, and it has its share of them."""
+    rng, n = np.random.default_rng(8), 200_000
+    d = simulate.gaussian_mixture(rng, n) if K is None else simulate.scaled_mixture(rng, n, K, P=2)
+    for k, weight in enumerate(d["weights"]):
+        rows, cov = d["X"][d["z"] == k], d["covariances"][k]
+        error = np.sqrt(np.diag(cov) / len(rows))
+        assert abs(len(rows) - n * weight) < 5 * np.sqrt(n * weight * (1 - weight))
+        assert np.all(np.abs(rows.mean(0) - d["means"][k]) < 5 * error)
+        assert_allclose(np.cov(rows.T), cov, atol=0.02 * cov.max())
+
+
 def test_same_seed_same_data():
     """Data follow from the generator alone."""
     one, two = (simulate.normal_poisson(np.random.default_rng(4)) for _ in range(2))

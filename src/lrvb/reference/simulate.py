@@ -76,3 +76,39 @@ def random_slope(
     z = rng.standard_normal(groups) / np.sqrt(nu)
     y = x @ slopes + r * z[group] + rng.standard_normal(rows) / np.sqrt(tau)
     return {"x": x, "r": r, "y": y, "group": group, "z": z, "beta": slopes, "nu": nu, "tau": tau}
+
+
+def gaussian_mixture(rng: np.random.Generator, n: int = 10_000) -> dict[str, Any]:
+    r"""Rows x_n ~ N(μ_k, Σ_k) with z_n = k: two overlapping components in the plane.
+
+    Means (0, 0) and (1, 1); Σ_k = √k · 0.25 · D²/max eig(D²) with D = diag(1, 1.5), k = 1, 2;
+    weights 3/7 and 4/7. Returns X (n, P), the labels z (n,) from 0, means (K, P),
+    covariances (K, P, P), weights (K,).
+
+    See: sec:normal_mixture_model
+    """
+    D = np.diag([1.0, 1.5])
+    return _mixture(rng, n, 2, 0.25 * D @ D / np.max(D @ D))
+
+
+def scaled_mixture(rng: np.random.Generator, n: int, K: int, P: int) -> dict[str, Any]:
+    r"""Rows x_n ~ N(μ_k, Σ_k) with z_n = k: K components on the diagonal of P dimensions.
+
+    Means (k − 1, …, k − 1), Σ_k = 0.16 √k I and weights proportional to k + 2, for k = 1..K.
+    Returns what `gaussian_mixture` does.
+
+    See: sec:gmm_scaling
+    """
+    return _mixture(rng, n, K, 0.16 * np.eye(P))
+
+
+def _mixture(rng: np.random.Generator, n: int, K: int, covariance: np.ndarray) -> dict[str, Any]:
+    """Components k = 1..K at (k − 1, …, k − 1), covariance √k times that given, weight ∝ k + 2."""
+    k, P = np.arange(1, K + 1), len(covariance)
+    means = np.repeat(k - 1.0, P).reshape(K, P)
+    covariances = np.sqrt(k)[:, None, None] * covariance
+    weights = (k + 2) / np.sum(k + 2)
+    z = rng.choice(K, size=n, p=weights)
+    spread = rng.standard_normal((n, P)) @ np.linalg.cholesky(covariance).T
+    X = means[z] + np.sqrt(np.sqrt(k))[z, None] * spread
+    return {"X": X, "z": z, "means": means, "covariances": covariances, "weights": weights}
