@@ -26,11 +26,12 @@ meanfield
 models.base
 newton starts collapse problem
 local_sums
-gram
+gram partitions
 fitting
 curvature
 response
-draws intervals locals
+charts draws intervals
+locals
 posterior
 storage
 models reference report bridges
@@ -52,6 +53,7 @@ GUESTS = {
 # Imports to the right that are meant, with their reason. Keep it short.
 EXCEPTIONS = {
     ("posterior", "storage"): "posterior.save is the door to a file, opened when called",
+    ("partitions", "bridges.dask"): "Dask columns are recognised at the door, and Dask opened then",
     ("posterior", "bridges.arviz"): "posterior.to_arviz is the door to ArviZ, opened when called",
 }
 

@@ -25,6 +25,7 @@ from .fitting import Fit, fit
 from .gram import GramSum
 from .local_sums import AutodiffSum, LocalSum
 from .models.base import Model
+from .partitions import Chunks
 from .posterior import Posterior, infer, summarize
 from .response import Response, respond
 from .storage import load
@@ -52,6 +53,7 @@ __all__ = [
     "AutodiffSum",
     "Beta",
     "Categorical",
+    "Chunks",
     "Curvature",
     "Dirichlet",
     "Family",

@@ -110,7 +110,8 @@ def _compare(
     name: str, case: Callable[[np.random.Generator, dict[str, Any]], Case], datasets: int, seed: int
 ) -> tuple[pd.DataFrame, tuple[Posterior, Any]]:
     """Ratios of sds to exact, and biases in sds, per data set; and the last posterior with its truth."""
-    rng, design, rows = np.random.default_rng(seed), {}, []
+    rng, rows = np.random.default_rng(seed), []
+    design: dict[str, Any] = {}
     for i in tqdm(range(datasets), desc=name, unit="data set", file=sys.stderr):
         data, model, exact = case(rng, design)
         start = time.perf_counter()
@@ -143,9 +144,7 @@ def _local_panels(posterior: Posterior, exact: Any) -> list[tuple[str, pd.DataFr
     panels = [
         (
             "sd of z",
-            pd.DataFrame(
-                {"exact": exact.z_sd.to_numpy(), "lrvb": z["sd"], "mfvb": z["mfvb_sd"]}
-            ),
+            pd.DataFrame({"exact": exact.z_sd.to_numpy(), "lrvb": z["sd"], "mfvb": z["mfvb_sd"]}),
         )
     ]
     for quantity, label in (("beta", "Cov(z, β)"), ("log(tau)", "Cov(z, log τ)")):

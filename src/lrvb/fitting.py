@@ -16,6 +16,7 @@ from .gram import GramSum
 from .local_sums import AutodiffSum, BoundSum, LocalSum
 from .meanfield import MeanField, Moments
 from .newton import curved, trust_region_step
+from .partitions import as_partitions, partitioned_problem
 from .precision import in_double
 from .problem import Problem, global_program, state_problem
 from .starts import initial, invalid_parts
@@ -153,8 +154,14 @@ def fit(
         raise InvalidModel(f"tol={tol!r} must be a positive number below 1, such as 1e-8.")
     if not isinstance(max_iter, numbers.Integral) or isinstance(max_iter, bool) or max_iter < 1:
         raise InvalidModel(f"max_iter={max_iter!r} must be a whole number, 1 or more.")
-    problem = model if isinstance(model, Problem) else state_problem(model, data)
-    strategy = local_sum if local_sum is not None else default_sum(problem)
+    strategy: LocalSum
+    parts = as_partitions(data)
+    if parts is not None:
+        chosen = default_sum if local_sum is None else (lambda _: local_sum)
+        problem, strategy = partitioned_problem(model, parts, chosen)
+    else:
+        problem = model if isinstance(model, Problem) else state_problem(model, data)
+        strategy = local_sum if local_sum is not None else default_sum(problem)
     bound = strategy.bind(problem, chunk_size) if problem.rows is not None else None
     objective = Objective(problem, bound)
     search = _Search(objective, max_iter, progress)
@@ -208,14 +215,14 @@ def _sampled_start(problem: Problem, strategy: LocalSum) -> np.ndarray | None:
     quadratic steps have to pass over all of them.
     """
     rows = problem.rows
-    if rows is None or rows.n <= 4 * SAMPLE:
+    if rows is None or (problem.total is None and rows.n <= 4 * SAMPLE):
         return None
-    chosen = np.sort(np.random.default_rng(0).choice(rows.n, SAMPLE, replace=False))
-    weights = np.ones(SAMPLE) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    sample = Rows(
-        {k: c[chosen] for k, c in rows.columns.items()}, weights=weights * rows.n / SAMPLE
-    )
-    smaller = replace(problem, rows=sample)
+    taken = min(rows.n, SAMPLE)
+    chosen = np.sort(np.random.default_rng(0).choice(rows.n, taken, replace=False))
+    weights = np.ones(taken) if rows.weights is None else np.asarray(rows.weights)[chosen]
+    columns = {k: c[chosen] for k, c in rows.columns.items()}
+    sample = Rows(columns, weights=weights * (rows.n / taken))
+    smaller = replace(problem, rows=sample, total=None)
     search = _Search(Objective(smaller, strategy.bind(smaller)), 100, progress=False)
     try:
         search.begin(initial(problem.alpha, None), explicit=False)
@@ -367,7 +374,8 @@ def _bad_start(problem: Problem, point: Point, explicit: bool) -> InvalidModel:
     advice = " Check the values given as init." if explicit else ""
     if point.failed >= 0:
         assert problem.rows is not None
-        row = {k: np.asarray(v[point.failed]).tolist() for k, v in problem.rows.columns.items()}
+        held = {} if problem.total is not None else problem.rows.columns
+        row = {k: np.asarray(v[point.failed]).tolist() for k, v in held.items()}
         shown = ", ".join(f"{k}={v}" for k, v in row.items() if np.size(v) <= 6 and k != "_row")
         shown = f" ({shown})" if shown else ""
         return InvalidModel(

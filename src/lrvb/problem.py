@@ -62,6 +62,7 @@ class Problem:
     traced: dict[str, np.ndarray]
     rows: Rows | None
     data: dict[str, Any] | None = None
+    total: int | None = None  # rows in all, where `rows` holds only a sample of them
 
     @property
     def alpha(self) -> MeanField:
@@ -76,6 +77,8 @@ class Problem:
     @property
     def n(self) -> int:
         """Number of rows."""
+        if self.total is not None:
+            return self.total
         return self.rows.n if self.rows is not None else 0
 
 

@@ -1,0 +1,90 @@
+"""Dask: the sum over rows, computed where the partitions are; only sums travel.
+
+With a `distributed` client the checked parts are kept on the workers, and the scheduler makes a
+lost one again from its graph. Without one, Dask's local scheduler streams them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import dask
+import numpy as np
+
+from ..errors import InvalidData
+
+T = TypeVar("T")
+
+
+class DaskPartitions:
+    """Parts as Dask delayed objects."""
+
+    def __init__(self, parts: Sequence[Any]):
+        self.parts = list(parts)
+
+    def map(self, function: Callable[[int, Any], T]) -> tuple[T, ...]:
+        """All parts at once, by the active scheduler."""
+        task = dask.delayed(function, pure=False)
+        return dask.compute(*(task(i, part) for i, part in enumerate(self.parts)))
+
+    def prepared(self, function: Callable[[Any], Any]) -> DaskPartitions:
+        """The parts after a function, kept on the workers of a distributed client."""
+        task = dask.delayed(function, pure=False)
+        parts = [task(part) for part in self.parts]
+        return DaskPartitions(dask.persist(*parts) if _has_client() else parts)
+
+
+def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:
+    """Parts with the row chunks of the first Dask column; other columns are cut alike."""
+    first = next(c for c in columns.values() if hasattr(c, "__dask_graph__"))
+    names, blocks = list(columns), []
+    for name, column in columns.items():
+        if not hasattr(column, "__dask_graph__"):
+            column = _as_dask(name, column, first)
+        if (
+            column.shape[0] != first.shape[0]
+            and not np.isnan([column.shape[0], first.shape[0]]).any()
+        ):
+            raise InvalidData(
+                f"Column '{name}' has {column.shape[0]} rows, but there is one with {first.shape[0]}; "
+                "every column must have one value per row.",
+                column=name,
+            )
+        if column.chunks[0] != first.chunks[0] and not np.isnan(first.shape[0]):
+            column = column.rechunk({0: first.chunks[0]})
+        if any(len(c) > 1 for c in column.chunks[1:]):
+            column = column.rechunk(dict.fromkeys(range(1, column.ndim), -1))
+        blocks.append(column.to_delayed().reshape(-1))
+    counts = {len(b) for b in blocks}
+    if len(counts) > 1:
+        raise InvalidData("The Dask columns have different numbers of chunks; rechunk them alike.")
+    gather = dask.delayed(functools.partial(_gathered, names))
+    return DaskPartitions([gather(*block) for block in zip(*blocks, strict=True)])
+
+
+def _gathered(names: Sequence[str], *columns: Any) -> dict[str, np.ndarray]:
+    return dict(zip(names, map(np.asarray, columns), strict=True))
+
+
+def _as_dask(name: str, column: Any, like: Any) -> Any:
+    import dask.array as da
+
+    values = np.asarray(column)
+    if values.ndim == 0:
+        raise InvalidData(
+            f"Column '{name}' is the single value {column!r}; give one value per row.", column=name
+        )
+    return da.from_array(values, chunks=(like.chunks[0], *values.shape[1:]))
+
+
+def _has_client() -> bool:
+    """Whether a distributed client is active."""
+    try:
+        from distributed import get_client
+
+        get_client()
+    except (ImportError, ValueError):
+        return False
+    return True

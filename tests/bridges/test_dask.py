@@ -1,0 +1,106 @@
+"""Partitioned data: the same answer as in memory, wherever the parts are."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+from cases import Mixture
+from lrvb.models import NormalPoisson, RandomSlope
+from lrvb.partitions import Chunks
+from lrvb.reference import simulate
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = simulate.normal_poisson(np.random.default_rng(3), n=N, beta=1.0, sd=0.6)
+    return {"x": made["x"], "y": made["y"]}
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    return lrvb.infer(NormalPoisson(), data)
+
+
+def same(posterior, whole):
+    assert_allclose(posterior.mean(), whole.mean(), rtol=1e-8)
+    assert_allclose(posterior.sd(), whole.sd(), rtol=1e-8)
+    assert posterior.fit.converged
+    assert_allclose(posterior.elbo, whole.elbo, rtol=1e-12)
+
+
+def test_dask_columns(data, whole):
+    """Uneven chunks, a chunk of its own for each column, and a column still in memory."""
+    x = da.from_array(data["x"], chunks=((100, 1, 199),))
+    posterior = lrvb.infer(NormalPoisson(), {"x": x, "y": data["y"]})
+    same(posterior, whole)
+    local, expected = posterior.local("z"), whole.local("z")
+    for variable in ("mean", "sd", "mfvb_sd", "cov"):
+        assert_allclose(local[variable], expected[variable], rtol=1e-6, atol=1e-10)
+    some = posterior.local("z", rows=[5, 100, 250])
+    assert_allclose(some["sd"], expected["sd"].values[[5, 100, 250]], rtol=1e-7)
+
+
+def test_chunks_from_a_restartable_iterable(data, whole):
+    """A list of mappings, an empty one among them."""
+    cut = [{k: v[a:b] for k, v in data.items()} for a, b in ((0, 80), (80, 80), (80, 300))]
+    same(lrvb.infer(NormalPoisson(), Chunks(cut)), whole)
+
+
+def test_an_iterator_cannot_be_restarted(data):
+    with pytest.raises(lrvb.InvalidData, match="only once"):
+        Chunks(iter([data]))
+
+
+def test_bad_values_are_named_in_any_part(data):
+    y = data["y"].astype(float)
+    y[250] = -3.0
+    columns = {"x": da.from_array(data["x"], chunks=100), "y": da.from_array(y, chunks=100)}
+    with pytest.raises(lrvb.InvalidData, match=r"'y'.*-3\.0"):
+        lrvb.infer(NormalPoisson(), columns)
+    with pytest.raises(lrvb.InvalidData, match="rows"):
+        lrvb.infer(NormalPoisson(), {"x": columns["x"], "y": da.from_array(y[:-1], chunks=100)})
+
+
+def test_a_model_that_gathers_rows_says_so():
+    made = simulate.random_slope(np.random.default_rng(4), groups=4, per_group=3)
+    columns = {k: da.from_array(np.asarray(made[k]), chunks=6) for k in ("r", "y", "group")}
+    columns["x"] = da.from_array(made["x"], chunks=(6, 2))
+    with pytest.raises(lrvb.InvalidModel, match="compute"):
+        lrvb.infer(RandomSlope(), columns)
+
+
+def test_distributed_cluster_survives_a_lost_worker():
+    """Gram sums on the workers of a LocalCluster; one is killed in the middle of the fit."""
+    distributed = pytest.importorskip("distributed")
+    rng = np.random.default_rng(5)
+    component = rng.integers(2, size=2000)
+    x = rng.normal(size=(2000, 2)) + np.array([[0.0, 0.0], [2.0, 1.5]])[component]
+    start = {"mu": {"loc": np.array([[0.0, 0.0], [2.0, 1.5]]), "cov": np.eye(2)}}
+    whole = lrvb.infer(Mixture(2, 2), {"x": x}, init=start)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        columns = {"x": da.from_array(x, chunks=(250, 2))}
+        fit = lrvb.fit(Mixture(2, 2), columns, init=start, max_iter=3)
+        victim = next(iter(cluster.workers.values()))
+        client.run(
+            _die, workers=[victim.worker_address], nanny=False, on_error="ignore", wait=False
+        )
+        again = lrvb.infer(Mixture(2, 2), columns, init=fit)
+        assert_allclose(again.mean(), whole.mean(), rtol=1e-8, atol=1e-8)
+        assert_allclose(again.sd(), whole.sd(), rtol=1e-8)
+
+
+def _die():
+    import os
+
+    os._exit(1)
