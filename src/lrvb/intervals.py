@@ -15,6 +15,11 @@ def intervals(response: Response, prob: float) -> tuple[np.ndarray, np.ndarray]:
     Real quantities: normal. Positive ones with their own log among the statistics (Gamma):
     exp of the log's interval. Other one-sided ones: the log-normal with the same mean and sd.
     """
+    with np.errstate(over="ignore"):  # an upper end beyond all numbers is infinite
+        return _intervals(response, prob)
+
+
+def _intervals(response: Response, prob: float) -> tuple[np.ndarray, np.ndarray]:
     z = NormalDist().inv_cdf(0.5 + prob / 2)
     m, sd = response.fit.m, np.sqrt(np.diag(response.Sigma))
     lower, upper = m - z * sd, m + z * sd

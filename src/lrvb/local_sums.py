@@ -87,9 +87,12 @@ def chunk_length(problem: Problem, chunk_size: int | None, width: int) -> int:
 
 
 def padded(n: int) -> int:
-    """The next length of the form k·2^j with k < 16: few different shapes, at most 1/8 waste."""
+    """The next length of the form k·2^j with k < 16: few different shapes, at most 1/8 waste.
+
+    Up to 16 it is a power of two: there rows cost nothing, and each shape its compilation.
+    """
     if n <= 16:
-        return n
+        return 1 << (n - 1).bit_length()
     unit = 2 ** (int(n).bit_length() - 4)
     return -(-n // unit) * unit
 

@@ -12,6 +12,7 @@ from .charts import Chart
 from .errors import InvalidData, InvalidModel
 from .local_sums import BoundSum
 from .problem import Problem
+from .tables import shortened
 
 
 def local_dataset(
@@ -109,12 +110,17 @@ def row_positions(rows: Any, n: int) -> np.ndarray | None:
     if rows is None:
         return None
     if isinstance(rows, slice):
-        return np.arange(n)[rows]
+        rows = np.arange(n)[rows]
     positions = np.atleast_1d(np.asarray(rows))
     if positions.dtype == bool and positions.shape == (n,):
-        return np.flatnonzero(positions)
-    if positions.dtype.kind not in "iu":
-        raise InvalidData(f"rows={rows!r} must be row positions: whole numbers or a slice.")
+        positions = np.flatnonzero(positions)
+    if positions.size == 0:
+        raise InvalidData(f"rows={shortened(rows)} asks for no rows; ask for at least one.")
+    if positions.dtype.kind not in "iu" or positions.ndim != 1:
+        raise InvalidData(
+            f"rows={shortened(rows)} must be row positions: whole numbers, a slice, or one True or "
+            f"False for each of the {n} rows."
+        )
     bad = (positions < -n) | (positions >= n)
     if bad.any():
         raise InvalidData(f"Row {positions[bad][0]} does not exist; there are {n} rows, from 0.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,14 +78,16 @@ class Posterior:
         """Posterior correlation matrix."""
         cov = self.cov(names, method)
         sd = np.sqrt(np.diag(cov))
-        return cov / np.outer(sd, sd)
+        corr = cov.to_numpy() / np.outer(sd, sd)
+        np.fill_diagonal(corr, 1.0)
+        return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
 
     def summary(self, prob: float = 0.94) -> pd.DataFrame:
         """Mean, sd, mean-field sd and central interval of every named quantity.
 
         Intervals respect the support: those of positive quantities are made on the log scale.
         """
-        if not 0 < prob < 1:
+        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
             raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
         lower, upper = intervals(self.response, prob)
         at = self._at(self.names)
@@ -134,9 +137,15 @@ class Posterior:
         A Gaussian with the linear-response covariance in unconstrained coordinates (log τ, the
         log-Cholesky factor of Λ, log ratios of π), mapped back: every draw is a valid value.
         """
-        if isinstance(n, bool) or int(n) != n or n < 1:
+        if not isinstance(n, numbers.Integral) or isinstance(n, bool) or n < 1:
             raise InvalidModel(f"n={n!r} must be a whole number of draws, 1 or more.")
-        return draw(self.response, int(n), np.random.default_rng(seed))
+        try:
+            rng = np.random.default_rng(seed)
+        except (TypeError, ValueError) as error:
+            raise InvalidModel(
+                f"seed={seed!r} must be a whole number, 0 or more, or a numpy Generator."
+            ) from error
+        return draw(self.response, int(n), rng)
 
     def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
         """ArviZ's container with `posterior` and `observed_data`, and the exact moments beside."""
@@ -183,12 +192,14 @@ class Posterior:
         if names is None:
             return self.names
         chosen: list[str] = []
+        if not isinstance(names, Iterable):
+            raise InvalidModel(f"names={names!r} must be a name or a list of names.")
         for name in [names] if isinstance(names, str) else names:
             name = name if name in self._index else self._aliases.get(name) or name
             if name in self._index:
                 chosen.append(name)
                 continue
-            inside = [k for k in self.names if _stem(k) == name]
+            inside = [k for k in self.names if _stem(k) == name] or self._of_block(name)
             if not inside:
                 close = difflib.get_close_matches(str(name), self.names, n=3)
                 hint = f" Did you mean {', '.join(close)}?" if close else ""
@@ -196,6 +207,12 @@ class Posterior:
                 raise InvalidModel(f"There is no quantity '{name}'.{hint} There are: {shown}.")
             chosen.extend(inside)
         return chosen
+
+    def _of_block(self, name: str) -> list[str]:
+        """The quantities of a block, in whatever form they are named."""
+        slices = self.response.alpha.slices
+        own = self.labels[slices[name]] if name in slices else []
+        return [label for label in own if label is not None]
 
     def _at(self, names: Iterable[str]) -> np.ndarray:
         return np.array([self._index[name] for name in names], dtype=int)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .algebra import linear_response
 from .curvature import Curvature
-from .errors import InvalidModel
+from .errors import InvalidModel, LrvbError
 from .fitting import Fit
 from .meanfield import MeanField
 from .precision import in_double
@@ -97,16 +97,27 @@ class Response:
     def _jacobian(self, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[int, ...]]:
         """The Jacobian of f at m*, (p, a), and the shape of f's value."""
 
-        def of_flat(m: Any) -> Any:
-            return jnp.asarray(f(self.alpha.moments(m)), dtype=jnp.float64)
+        def of_flat(m: Any) -> tuple[Any, Any]:
+            value = jnp.asarray(f(self.alpha.moments(m)))
+            if value.dtype == bool or jnp.issubdtype(value.dtype, jnp.complexfloating):
+                raise TypeError(f"its value is of type {value.dtype}, not a real number")
+            return value.astype(jnp.float64), value
 
         try:
-            J = np.asarray(jax.jacrev(of_flat)(jnp.asarray(self.fit.m)))
-        except (TypeError, AttributeError) as error:
+            J, value = map(np.asarray, jax.jacrev(of_flat, has_aux=True)(jnp.asarray(self.fit.m)))
+        except LrvbError:
+            raise
+        except Exception as error:
+            first = str(error).partition("\n")[0].rstrip(".")[:200]
             raise InvalidModel(
-                f"The function cannot be differentiated: {error}. Write it with the model's "
-                "moments and jax.numpy, and return a number or an array."
+                f"The function cannot be differentiated ({type(error).__name__}: {first}). Write it "
+                "with the model's moments and jax.numpy, and return a number or an array."
             ) from error
+        if not (np.isfinite(value).all() and np.isfinite(J).all()):
+            raise InvalidModel(
+                "The function or its derivative is not finite at the posterior's moments. Check for "
+                "logarithms, roots or divisions of zero or of negative numbers."
+            )
         shape = J.shape[:-1]
         return J.reshape(-1, J.shape[-1]), shape
 

@@ -12,6 +12,7 @@ from .errors import InvalidModel
 from .families.base import Family
 from .meanfield import MeanField, Moments
 from .precision import in_double
+from .tables import shortened
 
 
 @in_double
@@ -63,33 +64,78 @@ def _block(name: str, family: Family, given: Any) -> np.ndarray:
             f"init of block '{name}' has {sorted(given)}; give the moments "
             f"{list(family.Stats._fields)} or the parameters {list(family.parameters)}."
         )
-    shapes = [slot.shape for slot in family.slots]
-    if moments:
-        arrays = [
-            np.broadcast_to(np.asarray(given[k], float), (*family.batch, *shape))
-            for k, shape in zip(family.Stats._fields, shapes, strict=True)
-        ]
-        flat = np.asarray(family.flatten(family.Stats(*arrays)))
-        solve = jax.jit(
-            jax.vmap(lambda f: family.flatten(family.natural(family.unflatten(f)), natural=True))
+    values = {key: _numbers(name, key, value) for key, value in given.items()}
+    with np.errstate(all="ignore"):  # what is not finite is outside the domain, and reported so
+        return (_from_moments if moments else _from_params)(name, family, values)
+
+
+def _numbers(name: str, key: str, value: Any) -> np.ndarray:
+    """A given value as finite real numbers."""
+    try:
+        array = np.asarray(value)
+        array = np.asarray(np.nan) if array.dtype.kind == "c" else array.astype(np.float64)
+    except (TypeError, ValueError):
+        array = np.asarray(np.nan)
+    if not np.isfinite(array).all():
+        raise InvalidModel(
+            f"init of block '{name}' has {key}={shortened(value)}; give finite real numbers.",
+            block=name,
         )
-        return np.asarray(solve(flat.reshape(family.copies, family.size))).reshape(-1)
-    usual = family.params(family.start())
+    return array
+
+
+def _from_moments(name: str, family: Family, given: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Natural parameters of all copies with the given moments, which some member must have."""
+    fields = zip(family.Stats._fields, family.slots, strict=True)
+    arrays = [_shaped(name, k, given[k], (*family.batch, *slot.shape)) for k, slot in fields]
+    target = np.asarray(family.flatten(family.Stats(*arrays))).reshape(family.copies, family.size)
+
+    def solve(flat: Any) -> tuple[Any, Any]:
+        eta = family.natural(family.unflatten(flat))
+        return family.flatten(eta, natural=True), family.flatten(family.mean(eta))
+
+    eta, found = (np.asarray(part) for part in jax.jit(jax.vmap(solve))(target))
+    _require_same(name, family, target, found, "moments")
+    return eta.reshape(-1)
+
+
+def _from_params(name: str, family: Family, given: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Natural parameters of all copies with the given usual parameters."""
+    usual = {k: np.shape(v) for k, v in family.params(family.start()).items()}
+    batched = {k: v.ndim == len(usual[k]) + len(family.batch) for k, v in given.items()}
+    arrays = {
+        k: _shaped(name, k, v, (*family.batch, *usual[k]) if batched[k] else usual[k])
+        for k, v in given.items()
+    }
     copies = []
     for index in np.ndindex(*family.batch):
-        one = {k: _of_copy(v, index, np.ndim(usual[k])) for k, v in given.items()}
-        eta = family.from_params(**one)
-        eta = family.Stats(
-            *(np.broadcast_to(np.asarray(e, float), s) for e, s in zip(eta, shapes, strict=True))
-        )
+        one = {k: v[index] if batched[k] else v for k, v in arrays.items()}
+        natural = zip(family.from_params(**one), family.slots, strict=True)
+        eta = family.Stats(*(np.broadcast_to(np.asarray(e, float), s.shape) for e, s in natural))
+        for k, back in family.params(eta).items():
+            _require_same(name, family, one[k], np.asarray(back), "parameters")
         copies.append(np.asarray(family.flatten(eta, natural=True)))
     return np.concatenate(copies)
 
 
-def _of_copy(value: Any, index: tuple[int, ...], ndim: int) -> np.ndarray:
-    """A parameter's value for one copy: shared unless it has the batch axes in front."""
-    value = np.asarray(value, dtype=float)
-    return value[index] if value.ndim == ndim + len(index) else value
+def _shaped(name: str, key: str, value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise InvalidModel(
+            f"init of block '{name}' has {key} of shape {value.shape}; its shape must be {shape}.",
+            block=name,
+        ) from None
+
+
+def _require_same(name: str, family: Family, given: Any, found: Any, what: str) -> None:
+    """What was given must come back: a value outside the domain does not."""
+    if not np.allclose(given, found, rtol=1e-6, atol=1e-6 * np.abs(given).max()):
+        raise InvalidModel(
+            f"init of block '{name}' lies outside the domain of {family!r}: no member of it has "
+            f"such {what}. Check its values.",
+            block=name,
+        )
 
 
 @in_double
@@ -113,7 +159,7 @@ def usual_parameters(alpha: MeanField, eta: np.ndarray) -> dict[str, dict[str, A
         each = [family.params(family.unflatten(c, natural=True)) for c in copies]
         result[name] = {
             k: np.stack([np.asarray(e[k]) for e in each]).reshape(
-                *family.batch, *np.shape(each[0][k])
+                (*family.batch, *np.shape(each[0][k]))
             )
             for k in each[0]
         }

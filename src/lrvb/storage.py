@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import families
-from .errors import InvalidData, InvalidModel
+from .errors import InvalidData, InvalidModel, LrvbError
 from .families.base import Family
 from .fitting import Fit, Point
 from .meanfield import MeanField
@@ -39,30 +38,41 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "format": FORMAT,
         "blocks": {name: _describe(name, f) for name, f in posterior.response.alpha.blocks.items()},
         "labels": posterior.labels,
-        "elbo": fit.elbo,
-        "n_iter": fit.n_iter,
-        "converged": fit.converged,
+        "elbo": float(fit.elbo),
+        "n_iter": int(fit.n_iter),
+        "converged": bool(fit.converged),
         "reason": fit.reason,
-        "stationarity": fit.stationarity,
+        "stationarity": float(fit.stationarity),
         "local": {},
-        "observed": [],
     }
     for name, dataset in (_local_datasets(posterior) if local else {}).items():
         dim = str(dataset["mean"].dims[0])
-        header["local"][name] = {k: list(map(str, v.dims)) for k, v in dataset.data_vars.items()}
-        header["local"][name]["dim"] = dim
+        header["local"][name] = {
+            "dim": dim,
+            "dims": {str(k): list(map(str, v.dims)) for k, v in dataset.data_vars.items()},
+            "quantities": [str(q) for q in dataset["quantity"].values],
+        }
         for variable, values in dataset.data_vars.items():
             arrays[f"local/{name}/{variable}"] = values.values
-        arrays[f"local/{name}/labels"] = _plain(dataset[dim].values)
-        header["local"][name]["quantities"] = [str(q) for q in dataset["quantity"].values]
+        labels = dataset[dim].values
+        if labels.dtype == object:
+            header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
+        else:
+            arrays[f"local/{name}/labels"] = labels
     arrays["header"] = np.array(json.dumps(header))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         temporary.replace(path)
+    except OSError as error:
+        raise InvalidData(
+            f"The posterior cannot be written to '{path}' ({error.strerror or error}); give the name "
+            "of a file in a folder that exists and may be written to."
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return path
 
 
@@ -75,11 +85,24 @@ def load(path: str | Path) -> Posterior:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays["header"]))
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise InvalidData(f"'{path}' is not a posterior saved by lrvb ({error}).") from error
-    if header["format"] > FORMAT:
-        raise InvalidData(f"'{path}' was written by a newer lrvb; upgrade to read it.")
+        if header["format"] > FORMAT:
+            raise InvalidData(f"'{path}' was written by a newer lrvb; upgrade to read it.")
+        return _posterior(header, arrays)
+    except LrvbError:
+        raise
+    except Exception as error:  # whatever is wrong with the file, it is not one of ours
+        raise InvalidData(
+            f"'{path}' is not a posterior saved by lrvb, or it is damaged; save it again."
+        ) from error
+
+
+def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
+    """The posterior from the content of a file."""
     alpha = MeanField({name: _family(name, spec) for name, spec in header["blocks"].items()})
+    a = alpha.size
+    for name, shape in {"eta": (a,), "m": (a,), "C": (a, a), "Sigma": (a, a)}.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
     point = Point(
         eta=arrays["eta"],
         m=arrays["m"],
@@ -116,44 +139,55 @@ def _local_datasets(posterior: Posterior) -> dict[str, xr.Dataset]:
 def _dataset(name: str, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> xr.Dataset:
     import xarray as xr
 
-    variables = {
-        k: (tuple(dims), arrays[f"local/{name}/{k}"])
-        for k, dims in spec.items()
-        if k not in ("dim", "quantities")
-    }
-    coords = {spec["dim"]: arrays[f"local/{name}/labels"], "quantity": spec["quantities"]}
+    variables = {k: (tuple(dims), arrays[f"local/{name}/{k}"]) for k, dims in spec["dims"].items()}
+    labels = arrays.get(f"local/{name}/labels")
+    if labels is None:
+        labels = np.empty(len(spec["labels"]), dtype=object)
+        labels[:] = [tuple(label) if isinstance(label, list) else label for label in spec["labels"]]
+    coords = {spec["dim"]: labels, "quantity": spec["quantities"]}
     return xr.Dataset(variables, coords=coords, attrs={"block": name})
 
 
-def _plain(labels: np.ndarray) -> np.ndarray:
-    """Labels that need no pickle: objects become text."""
-    return labels.astype(str) if labels.dtype == object else labels
+def _plain(label: Any) -> Any:
+    """A row label that JSON can hold; what it cannot becomes text."""
+    if isinstance(label, tuple):
+        return [_plain(part) for part in label]
+    return label if isinstance(label, str | int | float | bool | None) else str(label)
 
 
 def _describe(name: str, family: Family) -> dict[str, Any]:
-    """A family as JSON: where its class lives and its arguments."""
+    """A family as JSON: where its class lives and its arguments, so that it can be made again."""
     try:
-        return {
+        spec = {
             "module": type(family).__module__,
             "class": type(family).__qualname__,
             "arguments": dict(family.describe()),
         }
-    except InvalidModel as error:
+        again = _family(name, spec)
+    except LrvbError as error:
         raise InvalidModel(f"Block '{name}' cannot be saved: {error}") from error
+    if again != family:
+        raise InvalidModel(
+            f"Block '{name}' cannot be saved: {spec['class']}.describe() gives arguments that make "
+            f"{again!r}, not {family!r}."
+        )
+    return spec
 
 
 def _family(name: str, spec: dict[str, Any]) -> Family:
     """The family of a saved block: ours, or one of the user's that can be imported."""
-    found = getattr(families, spec["class"], None)
-    if found is None or found.__module__ != spec["module"]:
-        try:
-            found = getattr(importlib.import_module(spec["module"]), spec["class"])
-        except (ImportError, AttributeError) as error:
-            raise InvalidData(
-                f"The family {spec['module']}.{spec['class']} of block '{name}' cannot be imported; "
-                "make its module importable and load again."
-            ) from error
-    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["arguments"].items()}
+    where = f"{spec['module']}.{spec['class']}"
+    try:
+        found = importlib.import_module(spec["module"])
+        for part in spec["class"].split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidData(
+            f"The family {where} of block '{name}' cannot be imported; define it in a module that "
+            "can be, not inside a function, and try again."
+        ) from error
     if not (isinstance(found, type) and issubclass(found, Family)):
-        raise InvalidData(f"{spec['module']}.{spec['class']} of block '{name}' is not a family.")
-    return found(**arguments)
+        raise InvalidData(f"{where} of block '{name}' is not a family.")
+    return found(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in spec["arguments"].items()}
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
             ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))),
             values[None],
         )
-        for name, values in draws.items()
+        for name, values in _allowed(draws, {"chain", "draw"}).items()
     }
     n = len(next(iter(draws.values())))
     return xr.Dataset(
@@ -70,12 +71,19 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
 
 
 def _observed(posterior: Posterior) -> xr.Dataset | None:
+    """The columns that the model read; those kept elsewhere (Dask) stay there."""
     problem = posterior.fit.problem
     if problem is None or problem.data is None:
         return None
     variables = {}
-    for name, column in problem.data.items():
-        values = np.asarray(column)
+    for name, column in _allowed(problem.data, {"row"}).items():
+        values = column if hasattr(column, "__dask_graph__") else np.asarray(column)
         inner = (f"{name}_dim_{i}" for i in range(1, values.ndim))
         variables[name] = (("row", *inner), values)
     return xr.Dataset(variables)
+
+
+def _allowed(content: Mapping[str, Any], dimensions: set[str]) -> dict[str, Any]:
+    """The same content under names that a DataTree takes: no slash, and not those of dimensions."""
+    names = {name: name.replace("/", "_") for name in content}
+    return {f"{new}_" if new in dimensions else new: content[old] for old, new in names.items()}
