@@ -38,8 +38,8 @@ class GramSum:
                 f"{model} is not linear in its local variables and in features of the row; "
                 "leave local_sum to its default."
             )
-        width = _feature_count(problem)
         _require_bilinear(problem)
+        width = _declared(problem.structure)
         return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width))
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import numbers
+import warnings
 from dataclasses import replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..charts import affine_program, in_units
+from ..charts import in_units
 from ..curvature import linearize
 from ..errors import InvalidData, InvalidModel
 from ..fitting import Fit, fit
@@ -24,8 +23,16 @@ from ..models.priors import LOG_2PI
 from ..posterior import Posterior
 from ..response import respond
 from ..tables import Rows
+from .mixture_components import coincidence, coinciding, failure, in_order
 from .mixture_functions import ComponentFunctions
-from .mixture_priors import Scaling, standardised_priors
+from .mixture_priors import Priors, standardised_priors
+from .mixture_scales import (
+    Scaling,
+    column_scaling,
+    parameters_on,
+    require_full_rank,
+    unit_program,
+)
 from .mixture_starts import responsibilities, start_from
 
 
@@ -35,7 +42,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     Attributes and methods are those of scikit-learn's `BayesianGaussianMixture`; `posterior_`
     adds means, sds and covariances of every μ, Λ, log|Λ| and log π. Linear response is local to one
     labelling of the components: that of `init` when it is an array, otherwise by increasing first
-    coordinate of the means.
+    coordinate of the means (ties by the second, and so on).
 
     Parameters
     ----------
@@ -58,8 +65,30 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Starts tried; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
-    max_iter, random_state, verbose, warm_start, chunk_size
-        Iterations at most; seed; progress (0 or 1); start from the last fit; rows held at a time.
+    max_iter : int
+        Iterations at most, of each start.
+    random_state : int, RandomState or None
+        Seed of the starts and of `sample`.
+    verbose : int
+        Progress is shown when it is not zero.
+    warm_start : bool
+        Start from the last fit, when it had as many components and columns.
+    chunk_size : int or None
+        Rows held at a time.
+
+    Attributes
+    ----------
+    posterior_ : lrvb.Posterior
+        The quantities `mu`, `Lambda`, `logdet(Lambda)` and `log(pi)`, on the scale of the data.
+    weights_, means_, covariances_, precisions_, precisions_cholesky_ : arrays
+        E π, E μ, (E Λ)⁻¹, E Λ and the upper triangular U with UUᵀ = E Λ.
+    weights_sd_, means_sd_ : arrays
+        Linear-response standard deviations of π and μ.
+    weight_concentration_, degrees_of_freedom_ : arrays (K,)
+        Of q(π) and q(Λ).
+    lower_bound_, n_iter_, converged_
+        The ELBO of the data as given, iterations, and whether the fit converged.
+
     """
 
     def __init__(
@@ -98,19 +127,24 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
-        n_init = _whole("n_init", self.n_init)
+        _whole("n_init", self.n_init)
+        labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        _require_distinct(getattr(X, "columns", ()))
         X = validate_data(
             self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=1, order="C"
         )
-        if len(X) < K:
-            raise InvalidData(
-                f"X has n_samples={len(X)} rows, fewer than n_components={K}; use fewer components."
-            )
-        weights = None
+        weights, counted = None, X
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        scaling = _scaling(X, weights)
-        Z = (X - scaling.center) / scaling.scale
+            counted = X[weights > 0]
+        if len(counted) < K:
+            what = "rows" if weights is None else "rows with positive sample_weight"
+            raise InvalidData(
+                f"X has n_samples={len(counted)} {what}, fewer than n_components={K}; use fewer "
+                "components."
+            )
+        names = _column_names(self)
+        scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
         priors = standardised_priors(
             scaling,
             self.mean_precision_prior,
@@ -118,77 +152,91 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             self.wishart_scale_prior,
             self.weight_concentration_prior,
         )
-        model = NormalMixture(K, *priors)
-        rows = Rows({"x": Z}, weights=weights)
-        rng = check_random_state(self.random_state)
-        best: Fit | None = None
-        for _ in range(n_init if isinstance(self.init, str) else 1):
-            start: Any
-            if self.warm_start and getattr(self, "_inner_fit", None) is not None:
-                start = self._warm_start(scaling)
-            else:
-                R = responsibilities(Z, K, self.init, weights, rng)
-                start = start_from(Z, R, weights, priors)
-            candidate = fit(
-                model,
-                rows,
-                init=start,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                progress=bool(self.verbose),
-                chunk_size=self.chunk_size,
-            )
-            if best is None or candidate.elbo > best.elbo:
-                best = candidate
-        assert best is not None
+        Z = scaling.inward(X)
+        if priors.flat_scale:
+            require_full_rank(Z, weights, names)
+        rows = Rows({"x": Z}, labels=labels, weights=weights)
+        best = self._best_fit(NormalMixture(K, *priors), rows, scaling, priors)
         if isinstance(self.init, str):
-            best = self._ordered(best, model, rows)
-        total = float(len(Z) if weights is None else weights.sum())
-        self._finish(best, scaling, total)
+            best = in_order(best)
+        pairs = coinciding(best.params(), priors)
+        if pairs:
+            warnings.warn(coincidence(pairs), stacklevel=2)
+        self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
         return self
 
-    def _warm_start(self, scaling: Scaling) -> dict[str, Any]:
-        """The last fit's parameters on the new scale."""
-        return _parameters_on(self.posterior_.fit.params(), _inverse(scaling))
+    def _best_fit(self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: Priors) -> Fit:
+        """The best of the starts: converged before not, then the highest ELBO."""
+        best: Fit | None = None
+        told: list[Any] = []
+        failures: list[Exception] = []
+        for start in self._starts(rows, scaling, priors):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    candidate = fit(
+                        model,
+                        rows,
+                        init=start,
+                        tol=self.tol,
+                        max_iter=self.max_iter,
+                        progress=bool(self.verbose),
+                        chunk_size=self.chunk_size,
+                    )
+                except InvalidModel as error:
+                    unfinished = getattr(error, "fit", None)
+                    named = None if unfinished is None else failure(unfinished, priors)
+                    failures.append(named or error)
+                    continue
+            failed = failure(candidate, priors)
+            if failed is not None:
+                failures.append(failed)
+            elif best is None or _rank(candidate) > _rank(best):
+                best, told = candidate, caught
+        if best is None:
+            raise failures[0]
+        for warning in told:
+            warnings.warn(warning.message, stacklevel=3)
+        return best
 
-    def _ordered(self, best: Fit, model: NormalMixture, rows: Rows) -> Fit:
-        """The same optimum with components by increasing first coordinate of their means."""
-        params = best.params()
-        order = np.lexsort(params["mu"]["loc"].T[::-1])
-        if (order == np.arange(len(order))).all():
-            return best
-        moved = {block: {k: v[order] for k, v in p.items()} for block, p in params.items()}
-        again = fit(model, rows, init=moved, tol=self.tol, chunk_size=self.chunk_size)
-        return replace(again, n_iter=best.n_iter, trace=best.trace)
+    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Any:
+        """Usual parameters to start from, one mapping after another."""
+        Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
+        last = self.__dict__.get("means_")
+        if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
+            yield parameters_on(self.posterior_.fit.params(), scaling.inverse())
+            return
+        rng = check_random_state(self.random_state)
+        for _ in range(self.n_init if isinstance(self.init, str) else 1):
+            R = responsibilities(Z, K, self.init, weights, rng)
+            yield start_from(Z, R, weights, priors)
 
     def _finish(self, best: Fit, scaling: Scaling, total: float) -> None:
+        response = respond(linearize(best))
         self._inner_fit, self._scaling = best, scaling
-        params = _parameters_on(best.params(), scaling)
+        params = parameters_on(best.params(), scaling)
         shift = total * np.log(scaling.scale).sum()  # log p(X) = log p(X′) − Σ_n log |∂x/∂x′|
+        K, P = params["mu"]["loc"].shape
         response, chart = in_units(
-            respond(linearize(best)),
-            _unit_program(*best.alpha.blocks["mu"].batch, len(scaling.center)),
-            (scaling.center, scaling.scale),
-            params,
+            response, unit_program(K, P), (scaling.center, scaling.scale), params
         )
         point = replace(response.fit.point, elbo=best.elbo - shift)
         optimum = replace(response.fit, point=point, trace=best.trace - shift)
         response = replace(response, fit=optimum)
-        names = getattr(self, "feature_names_in_", None)
-        labels = _named(response.alpha, names)
+        labels = _named(response.alpha, getattr(self, "feature_names_in_", None))
         self.posterior_ = Posterior(response, labels=labels, chart=chart)
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
         self.covariances_ = np.linalg.inv(self.precisions_)
-        self.precisions_cholesky_ = np.linalg.cholesky(self.covariances_)
-        self.precisions_cholesky_ = np.linalg.inv(self.precisions_cholesky_).swapaxes(1, 2)
+        # as scikit-learn's: upper triangular, from the Cholesky factor of the covariance
+        root = np.linalg.cholesky(self.covariances_)
+        self.precisions_cholesky_ = np.linalg.inv(root).swapaxes(1, 2)
         alpha = params["pi"]["concentration"]
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
         self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
         self.converged_ = best.converged
-        K, P = self.means_.shape
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
 
@@ -249,7 +297,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def _log_responsibilities(self, X: Any) -> np.ndarray:
         """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
         X = self._checked(X)
-        Z = (X - self._scaling.center) / self._scaling.scale
+        Z = self._scaling.inward(X)
         m, params = self._inner_fit.moments, self._inner_fit.params()
         result = np.empty((len(Z), len(self.weights_)))
         for k in range(result.shape[1]):
@@ -265,53 +313,27 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         return hasattr(self, "posterior_")
 
 
-# ---- scales --------------------------------------------------------------------------------
+# ---- small helpers -------------------------------------------------------------------------
 
 
-def _scaling(X: np.ndarray, weights: np.ndarray | None) -> Scaling:
-    """Centre and sd of each column; a constant column keeps its unit."""
-    center = np.average(X, axis=0, weights=weights)
-    scale = np.sqrt(np.average((X - center) ** 2, axis=0, weights=weights))
-    magnitude = np.abs(X).max(axis=0)
-    constant = scale <= 1e-12 * magnitude
-    return Scaling(center, np.where(constant, np.where(magnitude > 0, magnitude, 1.0), scale))
+def _rank(candidate: Fit) -> tuple[bool, float]:
+    return candidate.converged, candidate.elbo
 
 
-def _inverse(scaling: Scaling) -> Scaling:
-    return Scaling(-scaling.center / scaling.scale, 1 / scaling.scale)
+def _column_names(estimator: Any) -> list[str]:
+    """Names of X's columns, their numbers when it had none."""
+    names = getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
+    return [str(name) for name in names]
 
 
-def _parameters_on(
-    params: dict[str, dict[str, Any]], scaling: Scaling
-) -> dict[str, dict[str, Any]]:
-    """Usual parameters of x = center + scale · x′ from those of x′."""
-    s = scaling.scale
-    outer = np.outer(s, s)
-    return {
-        "mu": {"loc": scaling.center + s * params["mu"]["loc"], "cov": params["mu"]["cov"] * outer},
-        "Lambda": {"dof": params["Lambda"]["dof"], "scale": params["Lambda"]["scale"] / outer},
-        "pi": dict(params["pi"]),
-    }
-
-
-@functools.lru_cache(maxsize=64)
-def _unit_program(K: int, P: int) -> Any:
-    """The statistics of (μ, Λ, π) on the scale x = c + s·x′, as an affine map of those of x′."""
-    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
-
-    def mapping(m: Any, c: Any, s: Any) -> dict[str, Any]:
-        mu, Lambda, pi = m.mu, m.Lambda, m.pi
-        x = s * mu.x
-        cross = x[:, :, None] * c
-        xx = mu.xx * s[:, None] * s + cross + cross.swapaxes(1, 2) + c[:, None] * c
-        logdet = Lambda.logdet_x - 2 * jnp.log(s).sum()
-        return {
-            "mu": type(mu)(c + x, xx),
-            "Lambda": type(Lambda)(Lambda.x / (s[:, None] * s), logdet),
-            "pi": pi,
-        }
-
-    return affine_program(MeanField(model.global_blocks(None)), mapping)
+def _require_distinct(columns: Any) -> None:
+    names = [str(name) for name in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidData(
+            f"X has more than one column '{repeated[0]}'; rename or drop all but one.",
+            column=repeated[0],
+        )
 
 
 def _named(alpha: MeanField, names: Any) -> list[str | None] | None:

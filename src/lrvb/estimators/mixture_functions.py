@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
 from ..errors import InvalidData, InvalidModel
 from ..posterior import Posterior
+from ..response import Response
+from .mixture_scales import Scaling
 
 
 class ComponentFunctions:
     """Function covariances of a fitted mixture; mixed into `GaussianMixture`."""
 
     posterior_: Posterior
+    means_: np.ndarray
+    _scaling: Scaling
 
     def component_weights(self) -> pd.DataFrame:
-        """E π_k with its sds. See: app:function_covariance"""
+        """E π_k with sds.
+
+        See: app:function_covariance
+        """
 
         def weights(eta: Any) -> Any:
             concentration = eta["pi"].log_x + 1
@@ -30,18 +39,13 @@ class ComponentFunctions:
     def component_covariances(self) -> pd.DataFrame:
         """E Σ_k = E Λ_k⁻¹, entry by entry, with sds."""
         K, P = self._shape
-        upper = np.triu_indices(P)
+        i, j = np.triu_indices(P)
 
         def entries(eta: Any) -> Any:
-            return _expected_covariance(eta, P)[:, upper[0], upper[1]].reshape(-1)
+            return _expected_covariance(eta, P)[:, i, j].reshape(-1)
 
-        names = self._columns
-        labels = [
-            f"Sigma[{k},{names[i]},{names[j]}]"
-            for k in range(K)
-            for i, j in zip(*upper, strict=True)
-        ]
-        return self._of_natural(entries, labels)
+        s = self._units
+        return self._of_natural(entries, self._labels("Sigma", i, j), np.tile(s[i] * s[j], K))
 
     def component_sds(self) -> pd.DataFrame:
         """√(E Σ_k)_ii: the spread of each component along each column, with sds."""
@@ -52,33 +56,27 @@ class ComponentFunctions:
             return jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2)).reshape(-1)
 
         labels = [f"sd[{k},{name}]" for k in range(K) for name in self._columns]
-        return self._of_natural(spreads, labels)
+        return self._of_natural(spreads, labels, np.tile(self._units, K))
 
     def component_correlations(self) -> pd.DataFrame:
         """Correlations within each component, from E Σ_k, with sds."""
-        K, P = self._shape
-        rows, columns = np.triu_indices(P, 1)
+        _, P = self._shape
+        i, j = np.triu_indices(P, 1)
 
         def correlations(eta: Any) -> Any:
             S = _expected_covariance(eta, P)
             sd = jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2))
-            R = S / (sd[:, :, None] * sd[:, None, :])
-            return R[:, rows, columns].reshape(-1)
+            return (S / (sd[:, :, None] * sd[:, None, :]))[:, i, j].reshape(-1)
 
-        names = self._columns
-        labels = [
-            f"corr[{k},{names[i]},{names[j]}]"
-            for k in range(K)
-            for i, j in zip(rows, columns, strict=True)
-        ]
-        return self._of_natural(correlations, labels)
+        return self._of_natural(correlations, self._labels("corr", i, j))
 
     def separation(self, first: int, second: int) -> pd.Series:
-        """Mahalanobis distance between two means, with the average of their precisions; and its sd."""
+        """Distance of two means in sds of their components, √(dᵀ(E Λ_j + E Λ_k)d/2), with its sd."""
+        check_is_fitted(self)
         K, _ = self._shape
         for k in (first, second):
-            if not 0 <= k < K:
-                raise InvalidModel(f"There is no component {k}; they are 0 to {K - 1}.")
+            if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 0 <= k < K:
+                raise InvalidModel(f"There is no component {k!r}; they are 0 to {K - 1}.")
         if first == second:
             raise InvalidModel(f"Component {first} is at distance zero from itself; name two.")
 
@@ -86,47 +84,69 @@ class ComponentFunctions:
             d = m.mu.x[first] - m.mu.x[second]
             return jnp.sqrt(d @ ((m.Lambda.x[first] + m.Lambda.x[second]) / 2) @ d)
 
-        mean, cov = self._of_moments(distance)
-        return pd.Series({"mean": float(mean), "sd": float(np.sqrt(cov))})
+        inner = self._inner
+        mean = float(inner.at_moments(distance))
+        if not mean > 1e-8:
+            raise InvalidModel(
+                f"The means of components {first} and {second} coincide; the distance from zero to "
+                "zero has no standard deviation."
+            )
+        return pd.Series({"mean": mean, "sd": float(np.sqrt(inner.of(distance)))})
 
     def membership(self, x: Any) -> pd.DataFrame:
         """Probability of each component for one point x, with the sds that its parameters cause."""
+        check_is_fitted(self)
         K, P = self._shape
         x = np.asarray(x, dtype=float).reshape(-1)
         if x.shape != (P,) or not np.isfinite(x).all():
             raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
-        centred = (x - self._scaling.center) / self._scaling.scale  # type: ignore[attr-defined]
+        z = self._scaling.inward(x)
 
         def probabilities(m: Any) -> Any:
-            xx = jnp.outer(centred, centred)
-            square = jnp.sum(m.Lambda.x * (xx + m.mu.xx), axis=(1, 2))
-            square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, centred, m.mu.x)
+            square = jnp.sum(m.Lambda.x * (z[:, None] * z + m.mu.xx), axis=(1, 2))
+            square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, z, m.mu.x)
             return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
 
-        mean, cov = self._of_moments(probabilities)
-        return _table(mean, cov, [f"z[{k}]" for k in range(K)])
+        inner = self._inner
+        labels = [f"z[{k}]" for k in range(K)]
+        return _table(inner.at_moments(probabilities), inner.of(probabilities), labels)
 
     # ---- shared ---------------------------------------------------------------------------
 
     @property
     def _shape(self) -> tuple[int, int]:
-        return self.means_.shape  # type: ignore[attr-defined,no-any-return]
+        check_is_fitted(self)
+        K, P = self.means_.shape
+        return K, P
 
     @property
     def _columns(self) -> list[str]:
         names = getattr(self, "feature_names_in_", range(self._shape[1]))
         return [str(name) for name in names]
 
-    def _of_natural(self, g: Any, labels: list[str]) -> pd.DataFrame:
-        response = self.posterior_.response
-        mean = response.at_natural(g)
-        return _table(mean, response.of_natural(g), labels)
+    @property
+    def _units(self) -> np.ndarray:
+        return self._scaling.scale
 
-    def _of_moments(self, f: Any) -> tuple[np.ndarray, Any]:
-        """Value and covariance in the fit's own coordinates, where nothing cancels."""
+    @property
+    def _inner(self) -> Response:
+        """The response in the fit's own coordinates, where nothing cancels."""
         assert self.posterior_.chart is not None
-        inner = self.posterior_.chart.inner
-        return inner.at_moments(f), inner.of(f)
+        return self.posterior_.chart.inner
+
+    def _labels(self, word: str, i: np.ndarray, j: np.ndarray) -> list[str]:
+        names = self._columns
+        return [
+            f"{word}[{k},{names[a]},{names[b]}]"
+            for k in range(self._shape[0])
+            for a, b in zip(i, j, strict=True)
+        ]
+
+    def _of_natural(self, g: Any, labels: list[str], units: Any = 1.0) -> pd.DataFrame:
+        """The table of `units` · g(η)."""
+        inner = self._inner
+        table = _table(inner.at_natural(g), inner.of_natural(g), labels)
+        return table.mul(np.broadcast_to(units, len(table)), axis=0)
 
 
 def _expected_covariance(eta: Any, P: int) -> Any:

@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidModel
-
-
-class Scaling(NamedTuple):
-    """x = center + scale · x′, column by column: the fit happens in x′."""
-
-    center: np.ndarray
-    scale: np.ndarray
+from .mixture_scales import Scaling
 
 
 class Priors(NamedTuple):
@@ -24,6 +18,18 @@ class Priors(NamedTuple):
     dof: float
     inverse_scale: np.ndarray
     concentration: float
+
+    @property
+    def flat_scale(self) -> bool:
+        """Whether W₀⁻¹ is zero."""
+        return not self.inverse_scale.any()
+
+    @property
+    def proper(self) -> bool:
+        """Whether a component without rows has a posterior, its prior."""
+        P = len(self.mean)
+        means = bool((np.diagonal(self.precision) > 0).all())
+        return means and self.dof > P - 1 and not self.flat_scale and self.concentration > 0
 
 
 def standardised_priors(
@@ -62,7 +68,12 @@ def standardised_priors(
 
 def _inverse_scale(scale: Any, P: int) -> np.ndarray:
     """W₀⁻¹ from a scalar (times the identity), a matrix, or infinity (flat: zero)."""
-    W = np.asarray(scale, dtype=float)
+    try:
+        W = np.asarray(scale, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidModel(
+            f"wishart_scale_prior={scale!r} must be a positive number, a matrix or None."
+        ) from None
     if W.ndim == 0:
         if not W > 0:
             raise InvalidModel(f"wishart_scale_prior={scale!r} must be positive.")
@@ -78,7 +89,10 @@ def _inverse_scale(scale: Any, P: int) -> np.ndarray:
 
 
 def _number(name: str, value: Any, least: float | None = None) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
     if not np.isfinite(number) or (least is not None and number < least):
         bound = "" if least is None else f", {least:g} or more"
         raise InvalidModel(f"{name}={value!r} must be a number{bound}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,12 @@ def responsibilities(
     """(N, K) starting responsibilities, from a named method or the array itself."""
     n = len(X)
     if not isinstance(init, str):
-        R = np.asarray(init, dtype=float)
+        try:
+            R = np.asarray(init, dtype=float)
+        except (TypeError, ValueError):
+            raise InvalidModel(
+                f"init={init!r} must be one of {STARTS} or an (N, K) array."
+            ) from None
         if R.shape != (n, K):
             raise InvalidData(
                 f"init has shape {R.shape}; responsibilities must have shape ({n}, {K}), one row "
@@ -42,18 +48,21 @@ def responsibilities(
         return R / R.sum(axis=1, keepdims=True)
     if init == "kmeans":
         from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
 
         seed = random_state.randint(2**31 - 1)
-        labels = (
-            KMeans(n_clusters=K, n_init=1, random_state=seed).fit(X, sample_weight=weights).labels_
-        )
-        return np.eye(K)[labels]
+        clusters = KMeans(n_clusters=K, n_init=1, random_state=seed)
+        with warnings.catch_warnings():  # fewer clusters than K: the mixture has its own words
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            clusters.fit(X, sample_weight=weights)
+        return np.eye(K)[clusters.labels_]
     if init == "k-means++":
         from sklearn.cluster import kmeans_plusplus
 
         centers, _ = kmeans_plusplus(X, K, sample_weight=weights, random_state=random_state)
     else:
-        centers = X[random_state.choice(n, size=K, replace=False)]
+        chance = None if weights is None else (weights > 0) / np.count_nonzero(weights)
+        centers = X[random_state.choice(n, size=K, replace=False, p=chance)]
     distance = np.stack([((X - c) ** 2).sum(axis=1) for c in centers], axis=1)
     return np.eye(K)[distance.argmin(axis=1)]
 

@@ -63,7 +63,7 @@ class NormalMixture(Model):
         """E_q of the three log priors, over all components."""
         K, P = self.K, self.P
         cross = m.mu.x[:, :, None] * self.mean
-        square = m.mu.xx - cross - jnp.swapaxes(cross, 1, 2) + jnp.outer(self.mean, self.mean)
+        square = m.mu.xx - cross - jnp.swapaxes(cross, 1, 2) + self.mean[:, None] * self.mean
         term = -0.5 * jnp.sum(self.precision * square)
         term += 0.5 * (self.dof - P - 1) * jnp.sum(m.Lambda.logdet_x)
         term += -0.5 * jnp.sum(self.inverse_scale * m.Lambda.x)
