@@ -28,7 +28,6 @@ rng = np.random.default_rng(0)
 x = rng.normal(size=500)
 y = rng.poisson(np.exp(1.5 * x + 0.5 * rng.normal(size=500)))
 posterior = lrvb.infer(lrvb.models.NormalPoisson(), {"x": x, "y": y})
-posterior.summary()
 end = time.perf_counter()
 print(imported - begin, end - begin)
 """
@@ -49,7 +48,7 @@ def main() -> None:
 
 
 def cold_start() -> list[tuple[str, str, str, str]]:
-    """A fresh process from import to the first summary, without and with the compilation cache."""
+    """A fresh process from import to the first posterior, without and with the compilation cache."""
     jax_alone = min(float(_python(JAX)) for _ in range(3))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +59,7 @@ def cold_start() -> list[tuple[str, str, str, str]]:
         imported, total = min(times, key=lambda t: t[1])
         rows.append(
             (
-                f"cold start to first summary, N=500, {name}",
+                f"cold start to first posterior, N=500, {name}",
                 f"{total:.2f} s (import {imported:.2f} s)",
                 f"bound {bound} s; import jax alone {jax_alone:.2f} s",
                 f"{total / bound:.2f}",

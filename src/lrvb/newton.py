@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse.linalg
 
 from .algebra import cholesky, whitened
 
@@ -106,7 +105,9 @@ def _shifted_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
     """
     identity, lower, vector = np.eye(len(rho)), 0.0, None
     if not model.is_concave:
-        low, Q = scipy.sparse.linalg.eigsh(model.B, k=1, which="SA", tol=1e-4)
+        from scipy.sparse.linalg import eigsh  # slow to import, and seldom needed
+
+        low, Q = eigsh(model.B, k=1, which="SA", tol=1e-4)
         lower, vector = max(0.0, -1.001 * float(low[0])), Q[:, 0]
     upper = lower + float(np.linalg.norm(rho)) / radius + 1.0
     damping, u = max(lower, 1e-3 * upper), np.zeros_like(rho)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from .charts import Chart
 from .curvature import linearize
@@ -22,6 +21,7 @@ from .precision import in_double
 from .response import Response, respond
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 
@@ -58,17 +58,23 @@ class Posterior:
 
     def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
         """Posterior means."""
+        import pandas as pd
+
         chosen = self._choose(names)
         return pd.Series(self.fit.m[self._at(chosen)], index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
         """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
+        import pandas as pd
+
         chosen = self._choose(names)
         variances = np.diag(self.response.covariance(method))[self._at(chosen)]
         return pd.Series(np.sqrt(variances), index=chosen, name="sd")
 
     def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
         """Posterior covariance matrix."""
+        import pandas as pd
+
         chosen = self._choose(names)
         at = self._at(chosen)
         values = self.response.covariance(method)[np.ix_(at, at)]
@@ -87,6 +93,8 @@ class Posterior:
 
         Intervals respect the support: those of positive quantities are made on the log scale.
         """
+        import pandas as pd
+
         if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
             raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
         lower, upper = intervals(self.response, prob)

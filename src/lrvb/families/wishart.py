@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from scipy.special import poch
 
 from ..coordinates import Slot, congruence, pack_symmetric, packed_index, symmetric_root
 from ..precision import double
@@ -123,6 +122,8 @@ class Wishart(Family):
             half = (nu - np.arange(P)) / 2
             center = 0.5 * (np.asarray(digamma(half)) + np.log(2.0))
             excess = np.asarray(_excess(half))
+        from scipy.special import poch  # slow to import, and needed for draws only
+
         share = excess / (2 * excess.sum())  # of log|Λ|, beyond the entries of S
         row, column = np.tril_indices(P, -1)
         explained = np.sqrt(2.0) * poch(half, 0.5)[column]  # E A_jj = Cov(A_ij, S_ij)

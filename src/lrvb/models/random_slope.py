@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from ..errors import InvalidData
 from ..families import Gamma, MultivariateNormal, Normal
@@ -97,6 +96,8 @@ def _groups(column: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     refuse_masked("group", column)
     try:
+        import pandas as pd
+
         codes, labels = pd.factorize(np.asarray(column), sort=True)
     except TypeError as error:
         raise InvalidData(
