@@ -51,5 +51,7 @@ def _supports(slot: object) -> list[str]:
 
 def _lognormal(mean: float, sd: float, z: float) -> np.ndarray:
     """Ends of the central interval of the log-normal with this mean and sd."""
+    if sd == 0:  # known exactly, such as the log weight of a single component
+        return np.array([mean, mean])
     scale = np.sqrt(np.log1p((sd / mean) ** 2))
     return np.exp(np.log(mean) - scale**2 / 2 + np.array([-z, z]) * scale)
