@@ -76,7 +76,9 @@ def warm(quick: bool) -> list[tuple[str, str, str, str]]:
     model = lrvb.models.NormalPoisson()
     lrvb.infer(model, data).summary()
     seconds = _best(lambda: lrvb.infer(lrvb.models.NormalPoisson(), data), 20)
-    rows = [("warm infer, N=500", f"{1e3 * seconds:.1f} ms", "bound 50 ms", f"{seconds / 0.05:.2f}")]
+    rows = [
+        ("warm infer, N=500", f"{1e3 * seconds:.1f} ms", "bound 50 ms", f"{seconds / 0.05:.2f}")
+    ]
     try:
         per_thousand, ess = _nuts(data, 300 if quick else 2000)
     except ImportError:

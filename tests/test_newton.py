@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from lrvb import newton
+from lrvb.algebra import diagonal_blocks, sandwich
 
 
 def problem(seed: int, lowest: float, n: int = 30):
@@ -59,3 +60,18 @@ def test_leaves_an_exact_saddle(algorithm):
     step = algorithm(model, rho, 20.0)
     assert step.gain > 0
     assert step.length > 10.0
+
+
+def test_block_diagonal_products_equal_dense_ones():
+    """Blocks are found from the zeros of C, and CᵀHC is the same."""
+    rng = np.random.default_rng(4)
+    C = np.zeros((9, 9))
+    for block in (slice(0, 4), slice(4, 5), slice(5, 9)):
+        n = block.stop - block.start
+        C[block, block] = rng.normal(size=(n, n))
+    C[5, 5:8] = 0
+    H = rng.normal(size=(9, 9))
+    assert diagonal_blocks(C) == [slice(0, 4), slice(4, 5), slice(5, 9)]
+    assert_allclose(sandwich(C, H), C.T @ H @ C, rtol=1e-13)
+    dense = rng.normal(size=(3, 3))
+    assert diagonal_blocks(dense) == [slice(0, 3)]

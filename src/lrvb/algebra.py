@@ -15,27 +15,53 @@ import scipy.linalg
 _UNROLLED = 4  # factorisations this small are written out: XLA fuses them over the rows
 
 
-def linear_response(C: Any, H: Any) -> Any:
+def linear_response(C: Any, H: Any, K: Any = None) -> Any:
     r"""Covariance Σ̂ = (I − VH)⁻¹V, computed as C(I − CᵀHC)⁻¹Cᵀ with V = CCᵀ.
 
     Symmetric by construction; a singular V (a categorical z) is welcome. Not a strict maximum
-    gives NaN, which `linearize` and `fit` turn into NotAMaximum or a rejected step.
+    gives NaN, which `linearize` and `fit` turn into NotAMaximum or a rejected step. K is the
+    Cholesky factor of I − CᵀHC, where it is known already.
     Paper: eq:spec_lrvb
     """
-    W = response_root(C, H)
+    W = response_root(C, H, K)
     return W.T @ W
 
 
-def response_root(C: Any, H: Any) -> Any:
+def response_root(C: Any, H: Any, K: Any = None) -> Any:
     """W with Σ̂ = WᵀW. See: eq:spec_lrvb."""
-    K = cholesky(whitened(C, H))
+    if K is None:
+        K = cholesky(whitened(C, H))
     return solve_lower(K, C.T)
 
 
 def whitened(C: Any, H: Any) -> Any:
     """B = I − CᵀHC: minus the Hessian of the ELBO along u, where m = m* + Cu."""
-    B = C.T @ H @ C
+    B = sandwich(C, H) if isinstance(C, np.ndarray) else C.T @ H @ C
     return np.eye(C.shape[1]) - (B + B.T) / 2
+
+
+def sandwich(C: np.ndarray, H: np.ndarray) -> np.ndarray:
+    """CᵀHC for a square C, block by block where C is block diagonal."""
+    blocks = diagonal_blocks(C)
+    left = np.empty_like(H)
+    for b in blocks:
+        left[b] = C[b, b].T @ H[b]
+    result = np.empty_like(H)
+    for b in blocks:
+        result[:, b] = left[:, b] @ C[b, b]
+    return result
+
+
+def diagonal_blocks(C: np.ndarray) -> list[slice]:
+    """The finest contiguous blocks outside of which a square C is zero."""
+    n = len(C)
+    index = np.arange(n)
+    nonzero = C != 0
+    reach = np.maximum(
+        np.where(nonzero, index, 0).max(axis=1), np.where(nonzero, index[:, None], 0).max(axis=0)
+    )
+    ends = np.flatnonzero(np.maximum.accumulate(np.maximum(reach, index)) == index) + 1
+    return [slice(int(i), int(j)) for i, j in zip(np.r_[0, ends[:-1]], ends, strict=True)]
 
 
 def absorb_local(H_aa: Any, H_za: Any, C_z: Any, H_zz: Any) -> Any:

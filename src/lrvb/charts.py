@@ -1,7 +1,7 @@
 """Results on another scale: an affine map of every statistic, applied to a finished response.
 
 A fit is done in coordinates in which nothing cancels (centred, unit-free columns). Its statistics
-and the user's are related by T = M T′ + c, so m = M m′ + c, C = M C′ and Σ̂ = M Σ̂′ Mᵀ.
+and the user's are related by T = M T′ + c, so m = M m′ + c, C = M C′, H = M⁻ᵀH′M⁻¹ and Σ̂ = M Σ̂′ Mᵀ.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .algebra import diagonal_blocks, sandwich
 from .compiled import Program
 from .meanfield import MeanField
 from .precision import in_double
@@ -41,12 +42,21 @@ def in_units(
     `parameters` are the usual parameters of every block on the user's scale.
     """
     m, M = (np.asarray(part) for part in program(response.fit.m, *arguments))
-    alpha = response.alpha
-    C = M @ response.C
-    Sigma = M @ response.Sigma @ M.T
-    eta = initial(alpha, parameters)
-    point = replace(response.fit.point, eta=eta, m=m, C=C)
-    fit = replace(response.fit, point=point)
+    inner = response.fit
+    C, inverse = np.empty_like(M), np.zeros_like(M)
+    for b in diagonal_blocks(M):
+        C[b] = M[b, b] @ response.C[b]
+        inverse[b, b] = np.linalg.inv(M[b, b])
+    Sigma = sandwich(M.T, response.Sigma)
+    eta = initial(response.alpha, parameters)
+    gradient = eta + inverse.T @ inner.point.residual
+    H = None if inner.point.H is None else sandwich(inverse, inner.point.H)
+    point = replace(inner.point, eta=eta, m=m, C=C, gradient=gradient, H=H)
+    # B = I − CᵀHC is the same in all coordinates, and was computed in the better ones.
+    model = inner.curved
+    if model is not None:
+        model = model._replace(r=point.residual, C=C, H=H)
+    fit = replace(inner, point=point, curved=model)
     return Response(fit, C, (Sigma + Sigma.T) / 2), Chart(response, M)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .algebra import cholesky, whitened
 from .errors import InvalidModel, NotAMaximum
 from .fitting import Fit, Objective
-from .local_sums import LocalSum
+from .local_sums import AutodiffSum, LocalSum
 from .meanfield import MeanField
+from .newton import Curved, curved
+from .partitions import PartitionedSum
 from .precision import in_double
 
 
@@ -21,6 +22,7 @@ class Curvature:
     fit: Fit
     C: np.ndarray
     H: np.ndarray
+    K: np.ndarray  # Cholesky factor of I − CᵀHC
 
     @property
     def V(self) -> np.ndarray:
@@ -39,30 +41,29 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
 
     The fit's last Newton step has assembled both; `local_sum` computes H anew in another way.
     """
-    point = fit.point
-    if local_sum is not None or point.H is None:
-        if fit.problem is None:
-            raise InvalidModel("A loaded fit has no model; linearize the original fit instead.")
-        rows = None
-        if fit.problem.rows is not None:
-            rows = (local_sum or fit.local_sum or _no_sum()).bind(fit.problem, fit.chunk_size)
-        point = Objective(fit.problem, rows).at(fit.eta)
+    if local_sum is None and fit.curved is not None:
+        require_maximum(fit, fit.curved)
+        return Curvature(fit, fit.curved.C, fit.curved.H, fit.curved.K)
+    if fit.problem is None:
+        raise InvalidModel("A loaded fit has no model; linearize the original fit instead.")
+    rows = None
+    if fit.problem.rows is not None:
+        strategy = local_sum or fit.local_sum or AutodiffSum()
+        if isinstance(fit.local_sum, PartitionedSum) and local_sum is not None:
+            strategy = replace(fit.local_sum, inner=local_sum)
+        rows = strategy.bind(fit.problem, fit.chunk_size)
+    point = Objective(fit.problem, rows).at(fit.eta)
     assert point.H is not None
-    require_maximum(fit, point.C, point.H)
-    return Curvature(fit, point.C, point.H)
+    model = curved(point.residual, point.C, point.H)
+    require_maximum(fit, model)
+    return Curvature(fit, model.C, model.H, model.K)
 
 
-def _no_sum() -> LocalSum:
-    from .local_sums import AutodiffSum
-
-    return AutodiffSum()
-
-
-def require_maximum(fit: Fit, C: np.ndarray, H: np.ndarray) -> None:
+def require_maximum(fit: Fit, model: Curved) -> None:
     """Raise `NotAMaximum`, naming the block, unless I − CᵀHC is positive definite."""
-    B = whitened(C, H)
-    if np.isfinite(cholesky(B)).all():
+    if model.is_concave:
         return
+    B = model.B
     if not np.isfinite(B).all():
         raise NotAMaximum(
             "The curvature of the ELBO is not finite at the optimum. Check the second derivatives "

@@ -15,7 +15,7 @@ from .errors import InvalidModel, NotConverged
 from .gram import GramSum
 from .local_sums import AutodiffSum, BoundSum, LocalSum
 from .meanfield import MeanField, Moments
-from .newton import curved, trust_region_step
+from .newton import Curved, curved, trust_region_step
 from .partitions import as_partitions, partitioned_problem
 from .precision import in_double
 from .problem import Problem, global_program, state_problem
@@ -68,6 +68,7 @@ class Fit:
     stationarity: float
     chunk_size: int | None = None
     local_sum: LocalSum | None = None
+    curved: Curved | None = None
 
     @property
     def model(self) -> Any:
@@ -187,6 +188,7 @@ def fit(
         stationarity=decrement,
         chunk_size=chunk_size,
         local_sum=strategy,
+        curved=search.curved,
     )
     if not converged:
         _refuse_unbounded(result)
@@ -243,6 +245,7 @@ class _Search:
         self.n_iter = 0
         self.bar = tqdm(total=None, desc="lrvb", unit="it", disable=not progress)
         self.point: Point
+        self.curved: Curved | None = None
 
     def begin(self, eta: np.ndarray, *, explicit: bool) -> None:
         """Evaluate the start, and say clearly what is wrong if that fails."""
@@ -265,18 +268,21 @@ class _Search:
     def ascend(self) -> None:
         """Coordinate ascent η ← ∂L/∂m, for as long as it is the cheaper way up.
 
-        It ends when a sweep is short or gains little, when it is not accepted, or, with a costly
-        curvature, when successive gains fall too slowly to be worth following.
+        It ends when a sweep gains little, when it is not accepted, or, with a costly curvature,
+        when successive sweeps shorten too slowly to be worth following.
         """
         small, last = self.objective.small, np.inf
         for sweep in range(SWEEPS if small else MANY_SWEEPS):
             before = self.point.elbo
             if self.n_iter >= self.max_iter or not self._towards(self.point.gradient):
                 return
-            gain = self.point.elbo - before
-            if gain < (0.1 if small else 1e-3) or (sweep >= 8 and gain > 0.9 * last):
+            length = float(np.linalg.norm(self.point.C.T @ self.point.residual))
+            if small and self.point.elbo - before < 0.1:
                 return
-            last = gain
+            slow = sweep >= 3 and length > (0.9 if sweep < 8 else 0.5) * last
+            if not small and (length < 1e-10 or slow):
+                return
+            last = length
 
     def newton(self, tol: float) -> tuple[bool, str, float]:
         """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
@@ -285,7 +291,7 @@ class _Search:
             self.point = self.objective.at(self.point.eta)
         model = curved(self.point.residual, self.point.C, _curvature(self.point))
         while True:
-            decrement = model.decrement
+            self.curved, decrement = model, model.decrement
             if decrement <= tol:
                 return True, f"the Newton step is {decrement:.0e} linear-response sds", decrement
             if decrement < 1e-6 and decrement >= 0.5 * best:
@@ -334,7 +340,7 @@ class _Search:
         direction = target - self.point.eta
         for damping in (1.0, 0.5, 0.1, 0.01):
             trial = self.objective.at(self.point.eta + damping * direction, order=1)
-            if trial.elbo >= self.point.elbo:
+            if trial.elbo >= self.point.elbo - 1e-14 * abs(self.point.elbo):
                 self._move(trial)
                 return True
         return False

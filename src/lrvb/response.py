@@ -128,5 +128,5 @@ def respond(curvature: Curvature) -> Response:
 
     Paper: eq:lrvb_derivative_defn
     """
-    Sigma = linear_response(curvature.C, curvature.H)
+    Sigma = linear_response(curvature.C, curvature.H, curvature.K)
     return Response(curvature.fit, curvature.C, Sigma)
