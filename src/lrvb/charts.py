@@ -54,7 +54,7 @@ def in_units(
     point = replace(inner.point, eta=eta, m=m, C=C, gradient=gradient, H=H)
     # B = I − CᵀHC is the same in all coordinates, and was computed in the better ones.
     model = inner.curved
-    if model is not None:
+    if model is not None and H is not None:
         model = model._replace(r=point.residual, C=C, H=H)
     fit = replace(inner, point=point, curved=model)
     return Response(fit, C, (Sigma + Sigma.T) / 2), Chart(response, M)

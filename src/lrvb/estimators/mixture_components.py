@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import InvalidModel, LrvbError
 from ..fitting import Fit
+from ..newton import curved
 from .mixture_priors import Priors
 
 
@@ -44,7 +45,8 @@ def relabelled(fit: Fit, order: np.ndarray) -> Fit:
         gradient=old.gradient[at],
         H=None if old.H is None else old.H[np.ix_(at, at)],
     )
-    return replace(fit, point=point)
+    assert point.H is not None
+    return replace(fit, point=point, curved=curved(point.residual, point.C, point.H))
 
 
 def failure(fit: Fit, priors: Priors) -> InvalidModel | None:
