@@ -81,10 +81,13 @@ class Posterior:
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
-        """Posterior correlation matrix."""
+        """Posterior correlation matrix; not a number for what is known exactly."""
+        import pandas as pd
+
         cov = self.cov(names, method)
         sd = np.sqrt(np.diag(cov))
-        corr = cov.to_numpy() / np.outer(sd, sd)
+        with np.errstate(invalid="ignore"):
+            corr = cov.to_numpy() / np.outer(sd, sd)
         np.fill_diagonal(corr, 1.0)
         return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
 
