@@ -35,7 +35,7 @@ locals
 posterior
 storage
 models reference report bridges
-estimators
+estimators plot
 lrvb
 experiments
 cli demo

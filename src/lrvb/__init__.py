@@ -7,7 +7,7 @@ standard deviations, covariances of anything, and the local variables of every r
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import models
+from . import models, plot
 from .curvature import Curvature, linearize
 from .errors import InvalidData, InvalidModel, LrvbError, NotAMaximum, NotConverged
 from .families import (
@@ -81,6 +81,7 @@ __all__ = [
     "linearize",
     "load",
     "models",
+    "plot",
     "respond",
     "summarize",
 ]
