@@ -172,8 +172,8 @@ def fit(
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
-        if sampled is None:
-            search.ascend()
+        if sampled is None and not isinstance(getattr(init, "fit", init), Fit):
+            search.ascend()  # from another optimum Newton is the shorter way
         converged, reason, decrement = search.newton(tol)
     finally:
         search.close()

@@ -22,6 +22,7 @@ from .errors import InvalidModel
 from .families import Categorical
 from .local_sums import AutodiffSum, BoundSum, LocalResponse, RowSums, chunk_length, chunks
 from .models.base import join
+from .precision import in_double
 from .problem import Problem, Structure
 from .tables import Row
 
@@ -30,6 +31,7 @@ from .tables import Row
 class GramSum:
     """Row sums at the speed of a matrix product; the model must declare `features`."""
 
+    @in_double
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
         """The sum over this problem's rows."""
         model = type(problem.model).__name__

@@ -104,3 +104,46 @@ def _die():
     import os
 
     os._exit(1)
+
+
+def test_mixture_of_partitioned_rows():
+    """Dask, chunks, a memory map and weights: the same posterior as from an array in memory."""
+    made = simulate.gaussian_mixture(np.random.default_rng(6), 3000)
+    X, w = made["X"], np.random.default_rng(7).integers(0, 3, size=3000).astype(float)
+    whole = lrvb.GaussianMixture(2, random_state=0).fit(X)
+    weighted = lrvb.GaussianMixture(2, random_state=0).fit(X, sample_weight=w)
+    lazy = da.from_array(X, chunks=(700, 1))
+    for parts, weights, expected in (
+        (lazy, None, whole),
+        (lrvb.Chunks([X[:10], X[10:10], X[10:2000], X[2000:]]), None, whole),
+        (lazy, da.from_array(w, chunks=450), weighted),
+    ):
+        mixture = lrvb.GaussianMixture(2, random_state=0).fit(parts, sample_weight=weights)
+        scale = expected.posterior_.sd()
+        gap = (mixture.posterior_.mean() - expected.posterior_.mean()) / scale
+        assert gap.abs().max() < 1e-6
+        assert_allclose(mixture.posterior_.sd(), scale, rtol=1e-6)
+        assert_allclose(mixture.lower_bound_, expected.lower_bound_, rtol=1e-9)
+    z = mixture.posterior_.local("z", rows=[0, 2999])
+    assert_allclose(z["mean"], weighted.posterior_.local("z", rows=[0, 2999])["mean"], rtol=1e-6)
+
+
+def test_mixture_of_a_memory_map(tmp_path):
+    """A float32 memory map is read in slices, never as a whole."""
+    X = simulate.gaussian_mixture(np.random.default_rng(8), 2000)["X"].astype(np.float32)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    mixture = lrvb.GaussianMixture(2, random_state=0).fit(mapped)
+    whole = lrvb.GaussianMixture(2, random_state=0).fit(X.astype(float))
+    assert_allclose(mixture.posterior_.sd(), whole.posterior_.sd(), rtol=1e-6)
+
+
+def test_bad_parts_are_named():
+    X = simulate.gaussian_mixture(np.random.default_rng(9), 300)["X"]
+    X[250, 1] = np.nan
+    with pytest.raises(lrvb.InvalidData, match="Part 2 of X, row 50, column 1"):
+        lrvb.GaussianMixture(2).fit(da.from_array(X, chunks=(100, 2)))
+    with pytest.raises(lrvb.InvalidData, match="no rows"):
+        lrvb.GaussianMixture(2).fit(lrvb.Chunks([np.zeros((0, 2))]))
+    with pytest.raises(lrvb.InvalidData, match="columns"):
+        lrvb.GaussianMixture(2).fit(lrvb.Chunks([np.ones((5, 2)), np.ones((5, 3))]))

@@ -40,7 +40,11 @@ def column_scaling(X: np.ndarray, weights: np.ndarray | None, names: list[str]) 
     center += np.average(Y - center, axis=0, weights=weights)
     sd = np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights))
     constant = (np.ptp(Y, axis=0) <= 8 * np.finfo(float).eps) | (sd == 0)
-    scaling = Scaling(center * unit, np.where(constant, 1.0, sd) * unit)
+    return checked_scaling(Scaling(center * unit, np.where(constant, 1.0, sd) * unit), names)
+
+
+def checked_scaling(scaling: Scaling, names: list[str]) -> Scaling:
+    """The scaling, unless variances of precisions would leave the range of doubles."""
     with np.errstate(over="ignore", divide="ignore"):
         # Λ has units of 1/x², and variances of its entries are squares of that
         fine = np.isfinite(scaling.scale**4) & np.isfinite(scaling.scale**-4.0)
