@@ -61,8 +61,9 @@ def _executable(jitted: Any, args: tuple[Any, ...]) -> Any:
     path = folder / f"{text.hexdigest()}.xla"
     # The cache only saves time: whatever goes wrong with a file of it, we compile.
     with contextlib.suppress(Exception):
+        content = _read(path)
         loaded = serialize_executable.deserialize_and_load(
-            path.read_bytes(), lowered.in_tree, lowered.out_tree
+            content, lowered.in_tree, lowered.out_tree
         )
         path.touch()
         return loaded
@@ -88,11 +89,19 @@ def cache_folder() -> Path | None:
     return base / "lrvb"
 
 
+def _read(path: Path) -> bytes:
+    """The content of a file, if it is what was written: damaged machine code must not run."""
+    digest, content = (stored := path.read_bytes())[:32], stored[32:]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError(f"{path} is damaged")
+    return content
+
+
 def _store(path: Path, content: bytes) -> None:
     """Write under a temporary name, then rename; let the oldest files go."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
-    temporary.write_bytes(content)
+    temporary.write_bytes(hashlib.sha256(content).digest() + content)
     temporary.replace(path)
     files = sorted(path.parent.glob("*.xla"), key=lambda f: f.stat().st_mtime)
     for old in files[:-_MAX_FILES]:

@@ -259,11 +259,10 @@ class _Search:
         alpha = self.objective.problem.alpha
         order = sorted(alpha.blocks, key=lambda b: "xx" not in alpha.blocks[b].Stats._fields)
         for block in order:
-            if self.n_iter >= self.max_iter:
-                return
             target = self.point.eta.copy()
             target[alpha.slices[block]] = self.point.gradient[alpha.slices[block]]
             self._towards(target)
+        self.n_iter = 1  # all blocks together
 
     def ascend(self) -> None:
         """Coordinate ascent η ← ∂L/∂m, for as long as it is the cheaper way up.

@@ -13,6 +13,7 @@ import numpy as np
 
 from .errors import InvalidData, InvalidModel, LrvbError
 from .families.base import Family
+from .fingerprint import fingerprint
 from .fitting import Fit, Point
 from .meanfield import MeanField
 from .posterior import Posterior
@@ -166,7 +167,7 @@ def _describe(name: str, family: Family) -> dict[str, Any]:
         again = _family(name, spec)
     except LrvbError as error:
         raise InvalidModel(f"Block '{name}' cannot be saved: {error}") from error
-    if again != family:
+    if fingerprint(again) != fingerprint(family):
         raise InvalidModel(
             f"Block '{name}' cannot be saved: {spec['class']}.describe() gives arguments that make "
             f"{again!r}, not {family!r}."
@@ -188,6 +189,10 @@ def _family(name: str, spec: dict[str, Any]) -> Family:
         ) from error
     if not (isinstance(found, type) and issubclass(found, Family)):
         raise InvalidData(f"{where} of block '{name}' is not a family.")
-    return found(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in spec["arguments"].items()}
-    )
+    arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["arguments"].items()}
+    try:
+        return found(**arguments)
+    except TypeError as error:
+        raise InvalidData(
+            f"{where} of block '{name}' cannot be made from what its describe() gave: {error}."
+        ) from error
