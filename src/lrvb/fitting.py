@@ -243,7 +243,7 @@ class _Search:
         self.objective, self.max_iter = objective, max_iter
         self.trace: list[float] = []
         self.n_iter = 0
-        self.bar = tqdm(total=None, desc="lrvb", unit="it", disable=not progress)
+        self.bar = tqdm(total=None, desc="lrvb", unit="pass", disable=not progress)
         self.point: Point
         self.curved: Curved | None = None
 
