@@ -72,17 +72,19 @@ class Response:
             return jnp.asarray(g(self.alpha.natural(eta)), dtype=jnp.float64)
 
         J_eta = np.asarray(jax.jacrev(of_flat)(jnp.asarray(self.fit.eta)))
-        shape, J_eta = J_eta.shape[:-1], J_eta.reshape(-1, J_eta.shape[-1])
-        J = np.zeros_like(J_eta)
-        for name, family in self.alpha.blocks.items():
-            start = self.alpha.slices[name].start
-            for k in range(family.copies):
-                here = slice(start + k * family.size, start + (k + 1) * family.size)
-                if J_eta[:, here].any():
-                    V = self.C[here, here] @ self.C[here, here].T
-                    J[:, here] = np.linalg.solve(V, J_eta[:, here].T).T
+        shape = J_eta.shape[:-1]
+        J = self.in_means(J_eta.reshape(-1, J_eta.shape[-1]))
         result = (J @ self.covariance(method) @ J.T).reshape((*shape, *shape))
         return float(result) if result.ndim == 0 else result
+
+    def in_means(self, J_eta: np.ndarray) -> np.ndarray:
+        """The Jacobian in m from that in η, both (p, a): J_η V⁻¹, block by block."""
+        J = np.zeros_like(J_eta)
+        for _, _, here in self.alpha.parts():
+            if J_eta[:, here].any():
+                V = self.C[here, here] @ self.C[here, here].T
+                J[:, here] = np.linalg.solve(V, J_eta[:, here].T).T
+        return J
 
     @in_double
     def at_moments(self, f: Callable[[Any], Any]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ..compiled import Program
 from ..errors import InvalidData, InvalidModel
+from ..meanfield import MeanField
+from ..models.gaussian_mixture import NormalMixture
 from ..posterior import Posterior
 from ..response import Response
 from .mixture_scales import Scaling
@@ -29,87 +33,60 @@ class ComponentFunctions:
 
         See: app:function_covariance
         """
-
-        def weights(eta: Any) -> Any:
-            concentration = eta["pi"].log_x + 1
-            return concentration / concentration.sum()
-
-        return self._of_natural(weights, [f"pi[{k}]" for k in range(self._shape[0])])
+        K, _ = self._shape
+        inner = self._inner
+        alpha = np.asarray(inner.alpha.natural(inner.fit.eta)["pi"].log_x) + 1
+        mean = alpha / alpha.sum()
+        J_eta = np.zeros((K, inner.alpha.size))
+        J_eta[:, inner.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
+        return _table(inner, mean, inner.in_means(J_eta), [f"pi[{k}]" for k in range(K)])
 
     def component_covariances(self) -> pd.DataFrame:
         """E Σ_k = E Λ_k⁻¹, entry by entry, with sds."""
         K, P = self._shape
         i, j = np.triu_indices(P)
-
-        def entries(eta: Any) -> Any:
-            return _expected_covariance(eta, P)[:, i, j].reshape(-1)
-
-        s = self._units
-        return self._of_natural(entries, self._labels("Sigma", i, j), np.tile(s[i] * s[j], K))
+        s = self._scaling.scale
+        return self._spread(0, self._labels("Sigma", i, j), np.tile(s[i] * s[j], K))
 
     def component_sds(self) -> pd.DataFrame:
         """√(E Σ_k)_ii: the spread of each component along each column, with sds."""
-        K, P = self._shape
-
-        def spreads(eta: Any) -> Any:
-            S = _expected_covariance(eta, P)
-            return jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2)).reshape(-1)
-
+        K, _ = self._shape
         labels = [f"sd[{k},{name}]" for k in range(K) for name in self._columns]
-        return self._of_natural(spreads, labels, np.tile(self._units, K))
+        return self._spread(1, labels, np.tile(self._scaling.scale, K))
 
     def component_correlations(self) -> pd.DataFrame:
         """Correlations within each component, from E Σ_k, with sds."""
-        _, P = self._shape
-        i, j = np.triu_indices(P, 1)
-
-        def correlations(eta: Any) -> Any:
-            S = _expected_covariance(eta, P)
-            sd = jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2))
-            return (S / (sd[:, :, None] * sd[:, None, :]))[:, i, j].reshape(-1)
-
-        return self._of_natural(correlations, self._labels("corr", i, j))
+        labels = self._labels("corr", *np.triu_indices(self._shape[1], 1))
+        return self._spread(2, labels, np.ones(len(labels)))
 
     def separation(self, first: int, second: int) -> pd.Series:
         """Distance of two means in sds of their components, √(dᵀ(E Λ_j + E Λ_k)d/2), with its sd."""
-        check_is_fitted(self)
-        K, _ = self._shape
+        K, P = self._shape
         for k in (first, second):
             if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 0 <= k < K:
                 raise InvalidModel(f"There is no component {k!r}; they are 0 to {K - 1}.")
         if first == second:
             raise InvalidModel(f"Component {first} is at distance zero from itself; name two.")
-
-        def distance(m: Any) -> Any:
-            d = m.mu.x[first] - m.mu.x[second]
-            return jnp.sqrt(d @ ((m.Lambda.x[first] + m.Lambda.x[second]) / 2) @ d)
-
         inner = self._inner
-        mean = float(inner.at_moments(distance))
-        if not mean > 1e-8:
+        pair = np.array([first, second])
+        mean, J = separation_program(K, P)(inner.fit.m, pair)
+        if not float(mean) > 1e-8:
             raise InvalidModel(
                 f"The means of components {first} and {second} coincide; the distance from zero to "
                 "zero has no standard deviation."
             )
-        return pd.Series({"mean": mean, "sd": float(np.sqrt(inner.of(distance)))})
+        row: pd.Series = _table(inner, mean, np.asarray(J)[None], [0]).iloc[0]
+        return row.rename(f"separation({first},{second})")
 
     def membership(self, x: Any) -> pd.DataFrame:
         """Probability of each component for one point x, with the sds that its parameters cause."""
-        check_is_fitted(self)
         K, P = self._shape
         x = np.asarray(x, dtype=float).reshape(-1)
         if x.shape != (P,) or not np.isfinite(x).all():
             raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
-        z = self._scaling.inward(x)
-
-        def probabilities(m: Any) -> Any:
-            square = jnp.sum(m.Lambda.x * (z[:, None] * z + m.mu.xx), axis=(1, 2))
-            square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, z, m.mu.x)
-            return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
-
         inner = self._inner
-        labels = [f"z[{k}]" for k in range(K)]
-        return _table(inner.at_moments(probabilities), inner.of(probabilities), labels)
+        mean, J = membership_program(K, P)(inner.fit.m, self._scaling.inward(x))
+        return _table(inner, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
 
     # ---- shared ---------------------------------------------------------------------------
 
@@ -125,10 +102,6 @@ class ComponentFunctions:
         return [str(name) for name in names]
 
     @property
-    def _units(self) -> np.ndarray:
-        return self._scaling.scale
-
-    @property
     def _inner(self) -> Response:
         """The response in the fit's own coordinates, where nothing cancels."""
         assert self.posterior_.chart is not None
@@ -142,20 +115,70 @@ class ComponentFunctions:
             for a, b in zip(i, j, strict=True)
         ]
 
-    def _of_natural(self, g: Any, labels: list[str], units: Any = 1.0) -> pd.DataFrame:
-        """The table of `units` · g(η)."""
+    def _spread(self, which: int, labels: list[str], units: np.ndarray) -> pd.DataFrame:
+        """One of the three tables of `spread_program`, times the units of its entries."""
         inner = self._inner
-        table = _table(inner.at_natural(g), inner.of_natural(g), labels)
-        return table.mul(np.broadcast_to(units, len(table)), axis=0)
+        mean, J_eta = (part[which] for part in spread_program(*self._shape)(inner.fit.eta))
+        table = _table(inner, mean, inner.in_means(np.asarray(J_eta)), labels)
+        return table.mul(units, axis=0)
 
 
-def _expected_covariance(eta: Any, P: int) -> Any:
-    """E Λ⁻¹ = W⁻¹/(ν − P − 1), W⁻¹ = −2η; not a number where ν ≤ P + 1, where it does not exist."""
-    dof = 2 * eta["Lambda"].logdet_x + P + 1
-    factor = jnp.where(dof > P + 1, dof - P - 1, jnp.nan)
-    return -2 * eta["Lambda"].x / factor[:, None, None]
-
-
-def _table(mean: Any, cov: Any, labels: list[str]) -> pd.DataFrame:
-    sd = np.sqrt(np.diag(np.atleast_2d(cov)))
+def _table(inner: Response, mean: Any, J: np.ndarray, labels: list[Any]) -> pd.DataFrame:
+    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, inner.Sigma, J, optimize=True))
     return pd.DataFrame({"mean": np.asarray(mean).reshape(-1), "sd": sd}, index=labels)
+
+
+# ---- values and derivatives ----------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def spread_program(K: int, P: int) -> Program:
+    """η → covariances, sds and correlations from E Λ⁻¹, and their Jacobians in η.
+
+    E Λ⁻¹ = W⁻¹/(ν − P − 1), W⁻¹ = −2η; not a number where ν ≤ P + 1, where it does not exist.
+    """
+    alpha = _mean_field(K, P)
+    i, j = np.triu_indices(P)
+    a, b = np.triu_indices(P, 1)
+
+    def spreads(flat: Any) -> Any:
+        eta = alpha.natural(flat)["Lambda"]
+        excess = jnp.where(eta.logdet_x > 0, 2 * eta.logdet_x, jnp.nan)
+        S = -2 * eta.x / excess[:, None, None]
+        sd = jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2))
+        R = S / (sd[:, :, None] * sd[:, None, :])
+        return S[:, i, j].reshape(-1), sd.reshape(-1), R[:, a, b].reshape(-1)
+
+    return Program(lambda flat: (spreads(flat), jax.jacfwd(spreads)(flat)))
+
+
+@functools.lru_cache(maxsize=64)
+def separation_program(K: int, P: int) -> Program:
+    """(m, pair) → the distance of two components' means, and its gradient."""
+    alpha = _mean_field(K, P)
+
+    def distance(flat: Any, pair: Any) -> Any:
+        m = alpha.moments(flat)
+        d = m.mu.x[pair[0]] - m.mu.x[pair[1]]
+        return jnp.sqrt(d @ m.Lambda.x[pair].mean(axis=0) @ d)
+
+    return Program(jax.value_and_grad(distance))
+
+
+@functools.lru_cache(maxsize=64)
+def membership_program(K: int, P: int) -> Program:
+    """(m, x) → the probabilities of q(z) at x, and their Jacobian."""
+    alpha = _mean_field(K, P)
+
+    def probabilities(flat: Any, x: Any) -> Any:
+        m = alpha.moments(flat)
+        square = jnp.sum(m.Lambda.x * (x[:, None] * x + m.mu.xx), axis=(1, 2))
+        square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, x, m.mu.x)
+        return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
+
+    return Program(lambda flat, x: (probabilities(flat, x), jax.jacrev(probabilities)(flat, x)))
+
+
+def _mean_field(K: int, P: int) -> MeanField:
+    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
+    return MeanField(model.global_blocks(None))
