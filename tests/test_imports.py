@@ -26,7 +26,8 @@ meanfield
 models.base
 newton starts collapse problem
 local_sums
-gram partitions
+gram partitions objective
+ascent
 fitting
 curvature
 response

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .errors import InvalidModel, NotAMaximum
-from .fitting import Fit, Objective
+from .fitting import Fit
 from .local_sums import AutodiffSum, LocalSum
 from .meanfield import MeanField
 from .newton import Curved, curved
+from .objective import Objective
 from .partitions import PartitionedSum
 from .precision import in_double
 

@@ -14,8 +14,9 @@ import numpy as np
 from .errors import InvalidData, InvalidModel, LrvbError
 from .families.base import Family
 from .fingerprint import fingerprint
-from .fitting import Fit, Point
+from .fitting import Fit
 from .meanfield import MeanField
+from .objective import Point
 from .posterior import Posterior
 from .response import Response
 

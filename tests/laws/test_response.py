@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import CASES, tilted
-from lrvb.fitting import Objective
+from lrvb.objective import Objective
 from lrvb.precision import double
 from lrvb.tables import Row
 
