@@ -107,13 +107,28 @@ def _checked(model: Model, columns: Any) -> Rows | None:
         columns = {k: v for k, v in columns.items() if k in model.columns} or columns
     if isinstance(columns, Mapping) and all(np.shape(c)[0] == 0 for c in columns.values()):
         return None
-    rows = state_problem(model, columns).rows
+    if isinstance(model, Model) and not (model.prepares_rows or _as_inherited(model)):
+        raise InvalidModel(
+            f"prepare of {type(model).__name__} may need all rows at once; compute the columns "
+            "first, such as x.compute(), or set prepares_rows = True if it treats each row alone."
+        )
+    try:
+        rows = state_problem(model, columns).rows
+    except InvalidData as error:
+        if "row" not in error.evidence:
+            raise
+        words = f"{error} Rows are counted from the start of their part of the data."
+        raise InvalidData(words, **error.evidence) from error
     if rows is None or rows.dim != "row":
         raise InvalidModel(
             f"{type(model).__name__} gathers its rows by {rows.dim if rows else 'nothing'}, which needs "
             "all of them at once; compute the columns first, such as x.compute()."
         )
     return replace(rows, labels=None)
+
+
+def _as_inherited(model: Model) -> bool:
+    return type(model).prepare is Model.prepare and "prepare" not in vars(model)
 
 
 def _survey(number: int, rows: Rows | None) -> _Surveyed:

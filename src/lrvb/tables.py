@@ -165,14 +165,12 @@ def length(columns: Mapping[str, Any]) -> int:
     return n
 
 
-def numeric(name: str, column: Any) -> Any:
+def numeric(name: str, column: Any) -> np.ndarray:
     """The column as finite numbers, or the sentence that says which value is not one.
 
     Real columns become float64 and whole ones int64, whatever their width, so that arithmetic in
-    a model's terms does not wrap around. Columns read in parts check themselves as they are read.
+    a model's terms does not wrap around.
     """
-    if hasattr(column, "as_numeric"):
-        return column.as_numeric(name)
     refuse_masked(name, column)
     values = np.asarray(column)
     if values.dtype.kind in "OUST":
@@ -281,19 +279,7 @@ def invalid_value(
         column=name,
         row=where[0],
         value=shown,
-        where=where,
-        problem=problem,
-        remedy=remedy,
     )
-
-
-def shifted(error: InvalidData, by: int) -> InvalidData:
-    """The same complaint about a row that is `by` rows further down."""
-    found = error.evidence
-    if not by or "where" not in found:
-        return error
-    where = (found["where"][0] + by, *found["where"][1:])
-    return invalid_value(found["column"], where, found["value"], found["problem"], found["remedy"])
 
 
 def shortened(value: Any, most: int = 80) -> str:

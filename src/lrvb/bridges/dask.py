@@ -38,11 +38,16 @@ class DaskPartitions:
 
 def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:
     """Parts with the row chunks of the first Dask column; other columns are cut alike."""
-    first = next(c for c in columns.values() if hasattr(c, "__dask_graph__"))
+    lazy = [c for c in columns.values() if hasattr(c, "__dask_graph__")]
+    first = next((c for c in lazy if c.ndim), lazy[0])
     names, blocks = list(columns), []
     for name, column in columns.items():
         if not hasattr(column, "__dask_graph__"):
             column = _as_dask(name, column, first)
+        if column.ndim == 0:
+            raise InvalidData(
+                f"Column '{name}' is a single value; give one value per row.", column=name
+            )
         if (
             column.shape[0] != first.shape[0]
             and not np.isnan([column.shape[0], first.shape[0]]).any()

@@ -141,6 +141,8 @@ def scaling_of(summary: Summary, names: list[str]) -> Scaling:
 class StandardisedMixture(NormalMixture):
     """The mixture of x′ = (x − center)/scale, for rows that arrive in the data's own units."""
 
+    prepares_rows = True
+
     def __init__(self, K: int, priors: tuple[Any, ...], scaling: Scaling, weighted: bool):
         super().__init__(K, *priors)
         self.center, self.scale = scaling
