@@ -390,6 +390,17 @@ def test_units_change_nothing(scale, offset):
     assert_allclose((mu - offset) / s, ours.posterior_.draws(500, 3)["mu"], atol=1e-6)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_the_fit_in_the_datas_units_has_the_same_response(offset):
+    """`posterior_.fit` carries C, H and the residual to the data's units: Σ̂ comes out again."""
+    X, _ = overlapping()
+    posterior = lrvb.GaussianMixture(2, random_state=0).fit(100 * X + offset).posterior_
+    again = lrvb.respond(lrvb.linearize(posterior.fit))
+    sd = np.sqrt(np.diag(again.Sigma))
+    scale = np.outer(sd, sd)
+    assert_allclose(again.Sigma / scale, posterior.response.Sigma / scale, atol=1e-9)
+
+
 def test_explicit_priors_are_in_the_units_of_the_data():
     """The same model stated in other units: Λ has scale W/s², μ precision c/s²."""
     X, _ = overlapping()

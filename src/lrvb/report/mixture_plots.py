@@ -52,7 +52,7 @@ def draw_mixture(
     R = estimator.predict_proba(X)
     points = np.asarray(X, dtype=float)[:, pair]
     shown = np.flatnonzero(R.sum(axis=0) > 0.5)
-    components = _components(estimator, pair, shown, draws, seed)
+    components = _components(estimator, pair, names, shown, draws, seed)
     panels: list[Axes] = []
     if ax is None:
         ax, panels = _figure(min(len(components), MOST_PANELS))
@@ -102,14 +102,14 @@ def _pair(columns: Any, names: list[str]) -> list[int]:
 
 
 def _components(
-    estimator: Any, pair: list[int], shown: np.ndarray, draws: int, seed: int
+    estimator: Any, pair: list[int], names: list[str], shown: np.ndarray, draws: int, seed: int
 ) -> list[Component]:
     drawn = estimator.posterior_.draws(draws, seed)
     covs = np.linalg.inv(drawn["Lambda"])
     at = np.ix_(pair, pair)
     result = []
     for k in shown:
-        mu = [f"mu[{k},{p}]" for p in pair]
+        mu = [f"mu[{k},{names[p]}]" for p in pair]
         result.append(
             Component(
                 int(k),
