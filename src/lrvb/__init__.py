@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import models, plot
 from .curvature import Curvature, linearize
-from .errors import InvalidData, InvalidModel, LrvbError, NotAMaximum, NotConverged
+from .errors import (
+    CoincidentComponents,
+    InvalidData,
+    InvalidModel,
+    LrvbError,
+    NotAMaximum,
+    NotConverged,
+)
 from .families import (
     Beta,
     Categorical,
@@ -54,6 +61,7 @@ __all__ = [
     "Beta",
     "Categorical",
     "Chunks",
+    "CoincidentComponents",
     "Curvature",
     "Dirichlet",
     "Family",

@@ -29,3 +29,7 @@ class NotConverged(LrvbError, UserWarning):
 
 class NotAMaximum(LrvbError, ArithmeticError):
     """Linear response does not exist here: the point is not a strict maximum of the ELBO."""
+
+
+class CoincidentComponents(LrvbError, UserWarning):
+    """Two components of a mixture have the same posterior; a warning, the result is returned."""

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 import lrvb
-from lrvb.estimators.mixture_components import CoincidentComponents
 
 ALL_IN_ONE = np.repeat([[1.0, 0.0]], 300, axis=0)
 EVEN = np.full((300, 2), 0.5)
@@ -62,7 +61,7 @@ def test_more_components_than_clusters_are_sound_or_named():
         warnings.simplefilter("always")
         ours = mixture(6).fit(apart())
     assert_sound(ours)
-    assert all(issubclass(w.category, CoincidentComponents) for w in caught)
+    assert all(issubclass(w.category, lrvb.CoincidentComponents) for w in caught)
     mean = ours.means_.reshape(6, 2)
     equal = [(i, j) for i in range(6) for j in range(i) if np.allclose(mean[i], mean[j], atol=1e-4)]
     assert bool(equal) == bool(caught)

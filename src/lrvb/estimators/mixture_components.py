@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidModel, LrvbError
+from ..errors import CoincidentComponents, InvalidModel
 from ..fitting import Fit
 from ..newton import curved
 from .mixture_priors import Priors
-
-
-class CoincidentComponents(LrvbError, UserWarning):
-    """Two components have the same posterior: the data do not tell them apart."""
 
 
 def in_order(fit: Fit) -> Fit:
