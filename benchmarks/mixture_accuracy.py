@@ -4,7 +4,7 @@
 
 Each data set is the paper's (sec:normal_mixture_model); the chain runs until its slowest quantity
 has the effective sample size asked for. Rows are added to results/mixture_accuracy.csv as they are
-found, so a run that is stopped keeps what it has. The defaults take about half an hour on one core;
+found, so a run that is stopped keeps what it has. The defaults take about a quarter of an hour on one core;
 `--ess 1000` takes a fifth of that.
 """
 
