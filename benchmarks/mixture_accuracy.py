@@ -57,6 +57,7 @@ def main() -> None:
             "lrvb min": by_quantity["lrvb_ratio"].min(),
             "lrvb max": by_quantity["lrvb_ratio"].max(),
             "mfvb mean": by_quantity["mfvb_ratio"].mean(),
+            "worst corr gap": by_quantity["corr_gap"].max(),
             "worst bias": by_quantity["bias"].agg(lambda b: b.abs().max()),
             "ess": by_quantity["ess"].min(),
         }
@@ -74,6 +75,9 @@ def compare(seed: int, n: int, least: int) -> pd.DataFrame:
     draws = long_enough(seed, data["X"], data["z"], least)
     exact = draws.summary()
     posterior, names = fitted.posterior_, list(exact.index)
+    corr_gap = np.abs(
+        posterior.corr(names).to_numpy() - draws.scalars[names].corr().to_numpy()
+    ).max(axis=1)
     lrvb_sd, mfvb_sd = posterior.sd(names), posterior.sd(names, method="mfvb")
     return pd.DataFrame(
         {
@@ -86,6 +90,7 @@ def compare(seed: int, n: int, least: int) -> pd.DataFrame:
             "sd_error": (exact["sd_error"] / exact["sd"]).to_numpy(),
             "lrvb_ratio": (lrvb_sd / exact["sd"]).to_numpy(),
             "mfvb_ratio": (mfvb_sd / exact["sd"]).to_numpy(),
+            "corr_gap": corr_gap,
             "bias": ((posterior.mean(names) - exact["mean"]) / exact["sd"]).to_numpy(),
             "sweeps": draws.sweeps,
             "gibbs_seconds": draws.seconds,

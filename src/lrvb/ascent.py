@@ -13,6 +13,7 @@ from .starts import invalid_parts
 
 SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over, where both cost the same
 MANY_SWEEPS = 60  # the same where the curvature is what costs
+SHORT = 1e-9  # a sweep of this many mean-field sds leaves nothing to Newton
 
 
 class Search:
@@ -54,11 +55,11 @@ class Search:
             before = self.point.elbo
             if self.n_iter >= self.max_iter or not self._towards(self.point.gradient):
                 return
-            length = float(np.linalg.norm(self.point.C.T @ self.point.residual))
+            length = self.point.step
             if small and self.point.elbo - before < 0.1:
                 return
             slow = sweep >= 3 and length > (0.9 if sweep < 8 else 0.5) * last
-            if not small and (length < 1e-10 or slow):
+            if not small and (length < SHORT or slow):
                 return
             last = length
 

@@ -147,6 +147,14 @@ class MeanField:
                     dense = dense.at[here, here].set(block[k])
         return dense
 
+    def whiten(self, C: Mapping[str, np.ndarray], r: np.ndarray) -> np.ndarray:
+        """Cᵀr from the blocks of C."""
+        parts = [
+            np.einsum("kij,ki->kj", block, r[self.slices[name]].reshape(block.shape[:2])).reshape(-1)
+            for name, block in C.items()
+        ]
+        return np.concatenate(parts)
+
     def names(self) -> list[str | None]:
         """Name of every flat coordinate; None for those that are not reported by name."""
         return [label for name, family in self.blocks.items() for label in family.names(name)]

@@ -14,7 +14,10 @@ SMALL = 100  # up to this many global coordinates the curvature costs less than 
 
 @dataclass(frozen=True)
 class Point:
-    """The objective at η: m, C (V = CCᵀ), the ELBO, ∂L̄/∂m with z collapsed, and H̃ if asked for."""
+    """The objective at η: m, the ELBO and ∂L̄/∂m with z collapsed; where asked for, C (V = CCᵀ) and H̃.
+
+    `step` is the length |Cᵀ(∂L̄/∂m − η)| of the coordinate-ascent step, in mean-field sds.
+    """
 
     eta: np.ndarray
     m: np.ndarray
@@ -23,6 +26,7 @@ class Point:
     gradient: np.ndarray
     H: np.ndarray | None
     failed: int = -1
+    step: float = np.inf
 
     @property
     def residual(self) -> np.ndarray:
@@ -64,5 +68,8 @@ class Objective:
                 curvature = curvature + sums.curvature
         if failed >= 0 or not (np.isfinite(elbo) and np.isfinite(gradient).all()):
             elbo = -np.inf
-        C = self.problem.alpha.dense({k: np.asarray(c) for k, c in q.C.items()})
-        return Point(eta, m, C, elbo, gradient, curvature, failed)
+        factors = {k: np.asarray(c) for k, c in q.C.items()}
+        alpha = self.problem.alpha
+        step = float(np.linalg.norm(alpha.whiten(factors, stationarity(eta, gradient))))
+        C = alpha.dense(factors) if order == 2 else np.zeros((0, 0))
+        return Point(eta, m, C, elbo, gradient, curvature, failed, step)

@@ -57,7 +57,8 @@ class NormalMixture(Model):
 
     def features(self, row: Any) -> Any:
         """φ(x) = (1, x, svec xxᵀ): the term is linear in it."""
-        return jnp.concatenate([jnp.ones(1), row.x, pack_symmetric(jnp.outer(row.x, row.x))])
+        first, second = np.triu_indices(self.P)
+        return jnp.concatenate([jnp.ones(1), row.x, row.x[first] * row.x[second]])
 
     def global_term(self, m: Any) -> Any:
         """E_q of the three log priors, over all components."""
