@@ -149,10 +149,10 @@ class MeanField:
 
     def whiten(self, C: Mapping[str, np.ndarray], r: np.ndarray) -> np.ndarray:
         """Cᵀr from the blocks of C."""
-        parts = [
-            np.einsum("kij,ki->kj", block, r[self.slices[name]].reshape(block.shape[:2])).reshape(-1)
-            for name, block in C.items()
-        ]
+        parts = []
+        for name, block in C.items():
+            copies = r[self.slices[name]].reshape(block.shape[:2])
+            parts.append(np.einsum("kij,ki->kj", block, copies).reshape(-1))
         return np.concatenate(parts)
 
     def names(self) -> list[str | None]:

@@ -90,7 +90,8 @@ def test_distributed_cluster_survives_a_lost_worker():
         distributed.Client(cluster) as client,
     ):
         columns = {"x": da.from_array(x, chunks=(250, 2))}
-        fit = lrvb.fit(Mixture(2, 2), columns, init=start, max_iter=3)
+        with pytest.warns(lrvb.NotConverged):
+            fit = lrvb.fit(Mixture(2, 2), columns, init=start, max_iter=3)
         victim = next(iter(cluster.workers.values()))
         client.run(
             _die, workers=[victim.worker_address], nanny=False, on_error="ignore", wait=False
@@ -98,6 +99,10 @@ def test_distributed_cluster_survives_a_lost_worker():
         again = lrvb.infer(Mixture(2, 2), columns, init=fit)
         assert_allclose(again.mean(), whole.mean(), rtol=1e-8, atol=1e-8)
         assert_allclose(again.sd(), whole.sd(), rtol=1e-8)
+        there = lrvb.GaussianMixture(2, random_state=0).fit(columns["x"]).posterior_
+    here = lrvb.GaussianMixture(2, random_state=0).fit(x).posterior_
+    assert_allclose(there.mean() / here.sd(), here.mean() / here.sd(), atol=1e-8)
+    assert_allclose(there.sd(), here.sd(), rtol=1e-8)
 
 
 def _die():

@@ -198,6 +198,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             sample = Rows({"x": sample.columns["x"][chosen]}, weights=weights)
         if not isinstance(self.init, str):
             raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")
+        if priors.flat_scale:
+            require_full_rank(sample.columns["x"], sample.weights, _column_names(self))
         rough = self._best_fit(NormalMixture(K, *priors), sample, scaling, priors)
         best = fit(
             problem,
