@@ -31,6 +31,7 @@ ascent
 fitting
 curvature
 response
+refinement
 charts draws intervals
 locals
 posterior

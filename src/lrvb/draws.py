@@ -6,10 +6,13 @@ import numpy as np
 import scipy.linalg
 
 from .errors import NotAMaximum
+from .refinement import refine
 from .response import Response
 
 
-def draw(response: Response, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def draw(
+    response: Response, n: int, rng: np.random.Generator, *, refined: bool = False
+) -> dict[str, np.ndarray]:
     """n draws of every global block.
 
     Each family gives coordinates u = mean + W(T − m) + rest, with rest uncorrelated with T and of
@@ -32,6 +35,12 @@ def draw(response: Response, n: int, rng: np.random.Generator) -> dict[str, np.n
     W, R = np.concatenate(loadings), scipy.linalg.block_diag(*rests)
     noise = rng.standard_normal((n, len(W))) @ _root(W @ response.Sigma @ W.T + R).T
     u = np.concatenate(means) + noise
+    if refined:
+        second = refine(response, W)
+        plain = np.einsum("ka,ab,kb->k", W, response.Sigma, W)
+        rest = np.diag(R)
+        scale = np.sqrt((second.variance + rest) / (plain + rest))
+        u = np.concatenate(means) + second.shift + noise * scale
     result: dict[str, list[np.ndarray]] = {name: [] for name in alpha.blocks}
     start = 0
     for (name, natural), mean in zip(copies, means, strict=True):
