@@ -566,6 +566,7 @@ NUMBERS: dict[str, tuple[dict[str, Any], type[lrvb.LrvbError], tuple[str, ...]]]
 }
 
 
+# Some of these stop early on their way to the error that is tested.
 @pytest.mark.filterwarnings("ignore::lrvb.NotConverged")
 @pytest.mark.parametrize("case", NUMBERS)
 def test_a_term_without_a_maximum(case: str) -> None:

@@ -32,8 +32,10 @@ def test_both_algorithms_solve_the_trust_region_problem(lowest, radius):
     for step in (spectral, shifted):
         assert step.length <= radius * (1 + 1e-9)
         assert step.gain > 0
-        # Cᵀδη = u: the step in η has the length it claims
-        assert_allclose(np.linalg.norm(model.C.T @ step.delta), step.length, rtol=0.35)
+        # Cᵀδη = u: the step in η has the length it claims. Along the lowest eigenvector, which is
+        # added where B has a negative one, (B + λ)u = Cᵀr holds to the 0.1 % by which λ exceeds it.
+        rtol = 1e-9 if lowest > 0 else 1e-2
+        assert_allclose(np.linalg.norm(model.C.T @ step.delta), step.length, rtol=rtol)
     assert shifted.gain >= 0.7 * spectral.gain
     assert spectral.gain >= 0.95 * shifted.gain
 

@@ -64,20 +64,18 @@ def diagonal_blocks(C: np.ndarray) -> list[slice]:
     return [slice(int(i), int(j)) for i, j in zip(np.r_[0, ends[:-1]], ends, strict=True)]
 
 
-def absorb_local(H_aa: Any, H_za: Any, C_z: Any, H_zz: Any) -> Any:
+def absorb_local(H_aa: Any, roots: Any) -> Any:
     r"""Effective curvature H̃ = H_α + H_αz Σ̂_z|α H_zα, with Σ̂_z|α the response of z alone.
 
+    `roots` are the `local_root` of one row, or those of many rows stacked: their Gram matrix sums
+    what every row adds.
     Paper: eq:nuisance_lrvb_est
     """
-    root = absorbed_root(H_za, C_z, H_zz)
-    return H_aa + root.T @ root
+    return H_aa + roots.T @ roots
 
 
-def absorbed_root(H_za: Any, C_z: Any, H_zz: Any) -> Any:
-    """W H_zα, whose Gram matrix is what z adds to H̃; sums over rows stack it first.
-
-    See: eq:nuisance_lrvb_est
-    """
+def local_root(H_za: Any, C_z: Any, H_zz: Any) -> Any:
+    """W H_zα of one row, (d, a), where Σ̂_z|α = WᵀW. See: eq:nuisance_lrvb_est."""
     return response_root(C_z, H_zz) @ H_za
 
 

@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from .coordinates import Slot
 from .response import Response
 
 
@@ -42,9 +43,9 @@ def _intervals(response: Response, prob: float) -> tuple[np.ndarray, np.ndarray]
     return lower, upper
 
 
-def _supports(slot: object) -> list[str]:
-    support, indices = slot.support, slot.indices()  # type: ignore[attr-defined]
-    if slot.symmetric:  # type: ignore[attr-defined]
+def _supports(slot: Slot) -> list[str]:
+    support, indices = slot.support, slot.indices()
+    if slot.symmetric:
         return [support if i == j else "real" for i, j in indices]
     return [support] * len(indices)
 

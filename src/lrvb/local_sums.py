@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .algebra import absorbed_root, response_root
+from .algebra import absorb_local, local_root, response_root
 from .collapse import Collapsed, collapse
 from .compiled import Program
 from .errors import InvalidData
@@ -207,11 +207,10 @@ def row_sum_program(structure: Structure, order: int) -> Program:
 
             def root(z: Any, C: Any, row: Any) -> Any:
                 H_za, H_zz = _local_hessians(structure, term, m, z, row)
-                return absorbed_root(H_za, C, H_zz)
+                return local_root(H_za, C, H_zz)
 
             roots = jax.vmap(root)(q.z, q.C, columns) * jnp.sqrt(weights)[:, None, None]
-            roots = roots.reshape(-1, m.size)
-            H = H + roots.T @ roots
+            H = absorb_local(H, roots.reshape(-1, m.size))
         return value, gradient, H, first
 
     return Program(sums)

@@ -125,9 +125,11 @@ def _shifted_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
         newton = damping + (length / slope) ** 2 * (length - radius) / radius
         damping = newton if lower < newton < upper else 0.5 * (lower + upper)
     length = float(np.linalg.norm(u))
-    if length > radius:
-        u = u * (radius / length)
-    elif vector is not None and length < 0.8 * radius:  # the hard case
+    if length > radius:  # shorten u and δη alike: their relation Cᵀδη = u is linear
+        full, share = _step(model, rho, u, damping), radius / length
+        gain = float(share * (rho @ u) - 0.5 * share**2 * (u @ (model.B @ u)))
+        return Step(share * full.delta, radius, gain, damping)
+    if vector is not None and length < 0.8 * radius:  # the hard case
         u = u + np.sqrt(radius**2 - length**2) * vector * (1.0 if vector @ u >= 0 else -1.0)
     return _step(model, rho, u, damping)
 

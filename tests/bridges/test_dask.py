@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dask.array as da
+import distributed
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -77,7 +78,6 @@ def test_a_model_that_gathers_rows_says_so():
 
 def test_distributed_cluster_survives_a_lost_worker():
     """Gram sums on the workers of a LocalCluster; one is killed in the middle of the fit."""
-    distributed = pytest.importorskip("distributed")
     rng = np.random.default_rng(5)
     component = rng.integers(2, size=2000)
     x = rng.normal(size=(2000, 2)) + np.array([[0.0, 0.0], [2.0, 1.5]])[component]

@@ -258,6 +258,7 @@ def test_extreme_units_are_right_or_refused():
             mixture().fit(X * scale)
 
 
+# After two iterations the components may not have parted yet.
 @pytest.mark.filterwarnings("ignore:Components 0 and 1 coincide")
 def test_stopping_early_is_a_warning_or_an_error():
     X, _ = overlapping()

@@ -35,6 +35,7 @@ def adaptive(mu, tau, y):
     ("mu", "tau", "y"),
     [(0, 1, 0), (-9, 11, 0), (2, 1, 0), (9, 2, 15000), (0.5, 0.01, 1), (-3, 0.01, 0), (1, 200, 7)],
 )
+# quad warns that it has reached rounding, which is what it is asked for.
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
 def test_row_agrees_with_adaptive_quadrature(mu, tau, y):
     """Common rows, empty rows far from their mean, huge counts, and nearly flat priors."""

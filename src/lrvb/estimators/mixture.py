@@ -150,13 +150,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             )
         names = _column_names(self)
         scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
-        priors = standardised_priors(
-            scaling,
-            self.mean_precision_prior,
-            self.wishart_dof_prior,
-            self.wishart_scale_prior,
-            self.weight_concentration_prior,
-        )
+        priors = self._priors(scaling)
         Z = scaling.inward(X)
         if priors.flat_scale:
             require_full_rank(Z, weights, names)
@@ -170,6 +164,16 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
         return self
 
+    def _priors(self, scaling: Scaling) -> Priors:
+        """The arguments' priors in the coordinates of the fit."""
+        return standardised_priors(
+            scaling,
+            self.mean_precision_prior,
+            self.wishart_dof_prior,
+            self.wishart_scale_prior,
+            self.weight_concentration_prior,
+        )
+
     def _fit_parts(self, parts: Partitions, K: int, weighted: bool) -> GaussianMixture:
         """The same for rows in parts: a pass for the scale, a fit to a sample, then all rows."""
         summary = summarise(parts)
@@ -181,13 +185,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.n_features_in_ = len(summary.mean)
         self.__dict__.pop("feature_names_in_", None)
         scaling = scaling_of(summary, _column_names(self))
-        priors = standardised_priors(
-            scaling,
-            self.mean_precision_prior,
-            self.wishart_dof_prior,
-            self.wishart_scale_prior,
-            self.weight_concentration_prior,
-        )
+        priors = self._priors(scaling)
         model = StandardisedMixture(K, priors, scaling, weighted)
         problem, over_parts = partitioned_problem(model, parts, default_sum)
         assert problem.rows is not None

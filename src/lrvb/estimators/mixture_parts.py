@@ -146,11 +146,11 @@ class StandardisedMixture(NormalMixture):
     def __init__(self, K: int, priors: tuple[Any, ...], scaling: Scaling, weighted: bool):
         super().__init__(K, *priors)
         self.center, self.scale = scaling
-        columns: tuple[str, ...] = ("x", "weight") if weighted else ("x",)
-        self.columns = columns  # type: ignore[assignment]
+        self.weighted = weighted
+        self.columns = ("x", "weight") if weighted else ("x",)
 
     def prepare(self, data: Mapping[str, Any]) -> Rows:
         """Standardised rows, counted by their weights."""
         x = (np.asarray(data["x"], dtype=np.float64) - self.center) / self.scale
-        weights = np.asarray(data["weight"], dtype=float) if "weight" in self.columns else None
+        weights = np.asarray(data["weight"], dtype=float) if self.weighted else None
         return Rows({"x": x}, weights=weights)

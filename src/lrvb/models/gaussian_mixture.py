@@ -23,7 +23,7 @@ class NormalMixture(Model):
     Paper: eq:normal_mixture_model, sec:normal_mixture_model, app:mvn_details
     """
 
-    columns = ("x",)
+    columns: tuple[str, ...] | None = ("x",)
 
     def __init__(
         self,
