@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "lrvb"
 # A name covers everything beneath it; the longest name wins. "lrvb" is the package's __init__.
 ORDER = """
 errors
-precision
+precision files
 special coordinates algebra tables fingerprint compiled quadrature
 families
 meanfield
@@ -40,7 +40,9 @@ models reference report bridges
 estimators plot
 lrvb
 experiments
-cli demo
+commands demo
+cli
+__main__
 """
 
 # Libraries beyond the core dependencies, and the only parts that may import them.
@@ -49,6 +51,7 @@ GUESTS = {
     "arviz": ("bridges.arviz",),
     "dask": ("bridges.dask",),
     "distributed": ("bridges.dask",),
+    "numpyro": ("reference.nuts",),
     "sklearn": ("estimators",),
 }
 

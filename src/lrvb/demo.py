@@ -84,7 +84,7 @@ def run(out: Path, datasets: int, seed: int) -> Path:
         "Linear response variational Bayes at work",
         "Mean-field variational Bayes finds good posterior means in milliseconds, but its standard "
         "deviations are far too small. One linear solve at its optimum repairs them.",
-        sections,
+        [str(section) for section in sections],
         f"lrvb {__version__}, seed {seed}; {minutes:.0f} s in all, most of it for the exact answers.",
     )
 

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from ..errors import LrvbError
+
 #: Tables by name; rows of all tasks are put below one another under the same name.
 Tables = Mapping[str, pd.DataFrame]
 Settings = Mapping[str, Any]
@@ -59,3 +61,7 @@ class Experiment:
     figures: Sequence[Figure]
     findings: Callable[[Tables, Settings], Findings]
     timed: bool = False
+
+
+class ExperimentFailed(LrvbError, RuntimeError):
+    """A task could not be finished; the message names the experiment and the task."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-MFVB, LRVB = "#d1622b", "#1f6fb2"
+from .figures.common import LINE, LRVB, MFVB, bare, diagonal, legend_below, pretty, save
 
 
 def sd_ratio_figure(tables: Sequence[tuple[str, pd.DataFrame]], path: Path) -> Path:
@@ -24,13 +21,13 @@ def sd_ratio_figure(tables: Sequence[tuple[str, pd.DataFrame]], path: Path) -> P
     rng = np.random.default_rng(0)
     for axis, (title, table) in zip(axes[0], tables, strict=True):
         quantities = list(dict.fromkeys(table["quantity"]))
-        axis.axvline(1.0, color="0.35", linewidth=1)
+        axis.axvline(1.0, color=LINE, linewidth=1)
         for y, quantity in enumerate(quantities):
             rows = table[table["quantity"] == quantity]
             jitter = rng.uniform(-0.16, 0.16, size=len(rows))
             axis.scatter(rows["mfvb"], y + jitter, s=22, color=MFVB, alpha=0.75, linewidths=0)
             axis.scatter(rows["lrvb"], y + jitter, s=22, color=LRVB, alpha=0.75, linewidths=0)
-        axis.set_yticks(range(len(quantities)), [_pretty(q) for q in quantities])
+        axis.set_yticks(range(len(quantities)), [pretty(q) for q in quantities])
         axis.invert_yaxis()
         axis.set_xscale("log")
         ticks = [0.2, 0.3, 0.5, 0.7, 1.0, 1.3]
@@ -39,42 +36,23 @@ def sd_ratio_figure(tables: Sequence[tuple[str, pd.DataFrame]], path: Path) -> P
         axis.set_xlim(0.18, 1.5)
         axis.set_xlabel("posterior sd ÷ exact sd")
         axis.set_title(title, fontsize=11)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles = [
-        plt.Line2D([], [], marker="o", linestyle="", color=MFVB, label="mean field (MFVB)"),
-        plt.Line2D([], [], marker="o", linestyle="", color=LRVB, label="linear response (LRVB)"),
-    ]
-    figure.legend(handles=handles, loc="lower center", ncols=2, frameon=False)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    return _save(figure, path)
+        bare(axis)
+    legend_below(figure)
+    return save(figure, path)
 
 
 def agreement_figure(panels: Sequence[tuple[str, pd.DataFrame]], path: Path) -> Path:
     """Estimate against truth, a dot per row; panels of tables with `exact`, `lrvb`, maybe `mfvb`."""
     figure, axes = plt.subplots(1, len(panels), figsize=(3.3 * len(panels), 3.4), squeeze=False)
     for axis, (title, table) in zip(axes[0], panels, strict=True):
-        ends = [table["exact"].min(), table["exact"].max()]
-        axis.plot(ends, ends, color="0.35", linewidth=1)
+        diagonal(axis, table["exact"].min(), table["exact"].max())
         if "mfvb" in table:
             axis.scatter(table["exact"], table["mfvb"], s=9, color=MFVB, alpha=0.5, linewidths=0)
         axis.scatter(table["exact"], table["lrvb"], s=9, color=LRVB, alpha=0.5, linewidths=0)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("exact")
         axis.ticklabel_format(scilimits=(-2, 3))
-        axis.spines[["top", "right"]].set_visible(False)
+        bare(axis)
     axes[0, 0].set_ylabel("estimate")
     figure.tight_layout()
-    return _save(figure, path)
-
-
-def _pretty(name: str) -> str:
-    greek = {"beta": "β", "tau": "τ", "nu": "ν", "log(": "log ", ")": "", "[0]": "₁", "[1]": "₂"}
-    for word, letter in greek.items():
-        name = name.replace(word, letter)
-    return name
-
-
-def _save(figure: plt.Figure, path: Path) -> Path:
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
-    return path
+    return save(figure, path)
