@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-
-
-class GaussianPosterior(lrvb.Model):
-    """log p(θ | x) = −½(θ − μ)ᵀΛ(θ − μ), θ split into blocks of the given sizes."""
-
-    def __init__(self, Lambda: np.ndarray, mu: np.ndarray, sizes: tuple[int, ...]):
-        self.Lambda, self.mu, self.sizes = Lambda, mu, sizes
-
-    def global_blocks(self, rows):
-        return {
-            f"b{j}": lrvb.MultivariateNormal(n) if n > 1 else lrvb.Normal()
-            for j, n in enumerate(self.sizes)
-        }
-
-    def global_term(self, m):
-        first = jnp.concatenate([jnp.atleast_1d(m[f"b{j}"].x) for j in range(len(self.sizes))])
-        second = jnp.outer(first, first)
-        start = 0
-        for j, n in enumerate(self.sizes):
-            here = slice(start, start + n)
-            second = second.at[here, here].set(m[f"b{j}"].xx)
-            start += n
-        cross = second - jnp.outer(self.mu, first) - jnp.outer(first, self.mu)
-        return -0.5 * jnp.sum(self.Lambda * (cross + jnp.outer(self.mu, self.mu)))
+from lrvb.experiments.exactness import GaussianPosterior, block_sizes, random_covariance
 
 
 def random_problem(seed: int, dimension: int):
     rng = np.random.default_rng(seed)
-    A = rng.normal(size=(dimension, dimension + 2))
-    Sigma = A @ A.T / dimension
-    cuts = np.sort(rng.choice(np.arange(1, dimension), size=min(4, dimension - 1), replace=False))
-    sizes = np.diff(np.concatenate([[0], cuts, [dimension]]))
-    return Sigma, 3 * rng.normal(size=dimension), tuple(int(s) for s in sizes)
+    Sigma = random_covariance(rng, dimension)
+    sizes = block_sizes(rng, dimension, "random blocks")
+    return Sigma, 3 * rng.normal(size=dimension), sizes
 
 
 @pytest.mark.parametrize(("seed", "dimension"), [(6, 2), (2, 5), (3, 12), (4, 30)])

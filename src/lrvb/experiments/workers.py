@@ -6,12 +6,15 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
+
+from tqdm import tqdm
 
 from .base import ExperimentFailed, Settings, Tables
 from .catalog import named
@@ -121,6 +124,7 @@ def _start() -> tuple[Connection, Any]:
 
 def _serve(connection: Connection) -> None:
     """Run tasks until the other end closes."""
+    tqdm.set_lock(threading.RLock())  # bars of one process need no lock that outlives it
     while True:
         try:
             experiment, task, settings, seed = connection.recv()

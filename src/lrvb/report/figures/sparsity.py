@@ -38,7 +38,7 @@ def patterns(tables: Mapping[str, pd.DataFrame], path: Path) -> Path:
 
 
 def _shades(size: np.ndarray) -> np.ndarray:
-    """Not a number (white) for zero; otherwise from 0.3 for the smallest entry to 1 for the largest, by logarithm."""
+    """By logarithm from 0.3 for the smallest entry to 1 for the largest; not a number, white, for zero."""
     shade = np.full_like(size, np.nan)
     inside = size > 0
     logs = np.log(size[inside])
