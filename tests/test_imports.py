@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "lrvb"
 ORDER = """
 errors
 precision files
-special coordinates algebra tables fingerprint compiled quadrature
+special coordinates algebra tables fingerprint compiled quadrature prior
 families
 meanfield
 models.base

@@ -1,0 +1,1 @@
+"""Mixed models from a formula and a table: formula, design, priors, estimator."""
