@@ -1,0 +1,1 @@
+"""All Gaussian coefficients of a mixed model in one factor, integrated out given the precisions."""

@@ -1,0 +1,199 @@
+"""Rows of a mixed model, c_nᵀw = x_nᵀβ + Σ_f r_fnᵀ z_f,k(n), without ever writing C down.
+
+The coefficients w fall into z of the first grouping factor, in blocks of q per level, and the rest:
+β, then every other factor's z. Rows are sorted by the first factor, so that sums over its levels
+are sums over runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+_CHUNK = 2**16  # rows at a time where a row needs p numbers
+
+
+class Grouping(NamedTuple):
+    """One grouping factor: level of each row (N,), its coefficients' columns (N, q), levels."""
+
+    codes: np.ndarray
+    R: np.ndarray
+    levels: int
+
+
+class Cross(NamedTuple):
+    """CᵀWC in blocks: D (G, q, q) of each first level, B (Gq, r) with the rest, A (r, r) of the rest.
+
+    B is sparse where other factors make the rest wide.
+    """
+
+    D: np.ndarray
+    B: Any
+    A: np.ndarray
+
+    def scaled(self, factor: float) -> Cross:
+        """The same with all weights multiplied."""
+        return Cross(self.D * factor, self.B * factor, self.A * factor)
+
+
+class Vector(NamedTuple):
+    """A vector over w: of the first factor (G, q), and of the rest (r,)."""
+
+    z: np.ndarray
+    rest: np.ndarray
+
+    def __add__(self, other: Vector) -> Vector:  # type: ignore[override]
+        return Vector(self.z + other.z, self.rest + other.rest)
+
+    def __sub__(self, other: Vector) -> Vector:
+        return Vector(self.z - other.z, self.rest - other.rest)
+
+    def times(self, factor: float) -> Vector:
+        """Both parts multiplied."""
+        return Vector(self.z * factor, self.rest * factor)
+
+    def dot(self, other: Vector) -> float:
+        """The inner product."""
+        return float(np.vdot(self.z, other.z) + self.rest @ other.rest)
+
+
+class Layout:
+    """Sums and products with C for rows sorted by `first.codes`; every level has a row."""
+
+    def __init__(self, X: np.ndarray, first: Grouping, others: Sequence[Grouping] = ()):
+        self.X, self.first, self.others = X, first, tuple(others)
+        self.n, self.p = X.shape
+        self.G, self.q = first.levels, first.R.shape[1]
+        self.starts = np.searchsorted(first.codes, np.arange(self.G))
+        self.offsets = [self.p]
+        for f in self.others:
+            self.offsets.append(self.offsets[-1] + f.levels * f.R.shape[1])
+        self.r = self.offsets[-1]
+        columns, values = rest_entries(self, [f.codes for f in self.others], self.others)
+        self.columns, self.values = columns, values
+        if self.others:
+            width = columns.shape[1]
+            self._indptr = np.arange(0, self.n * width + 1, width)
+            self._rows = (first.codes[:, None] * self.q + np.arange(self.q)).astype(np.int64)
+            self._U = self._other_columns(np.ones(self.n))
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.G * self.q + self.r
+
+    def zeros(self) -> Vector:
+        """The zero vector."""
+        return Vector(np.zeros((self.G, self.q)), np.zeros(self.r))
+
+    def forward(self, w: Vector) -> np.ndarray:
+        """Cw, (N,)."""
+        eta = self.X @ w.rest[: self.p]
+        for i in range(self.q):
+            eta += self.first.R[:, i] * w.z[:, i][self.first.codes]
+        for a in range(self.columns.shape[1]):
+            eta += self.values[:, a] * w.rest[self.columns[:, a]]
+        return eta
+
+    def adjoint(self, s: np.ndarray) -> Vector:
+        """Cᵀs."""
+        z = np.stack([self._by_level(s * self.first.R[:, i]) for i in range(self.q)], axis=1)
+        rest = np.zeros(self.r)
+        rest[: self.p] = self.X.T @ s
+        for a in range(self.columns.shape[1]):
+            rest += np.bincount(self.columns[:, a], s * self.values[:, a], self.r)
+        return Vector(z, rest)
+
+    def cross(self, W: np.ndarray) -> Cross:
+        """CᵀWC for row weights W (N,)."""
+        R, X, p, q = self.first.R, self.X, self.p, self.q
+        D, B = np.empty((self.G, q, q)), np.empty((self.G, q, p))
+        for i in range(q):
+            weighted = W * R[:, i]
+            for j in range(i, q):
+                D[:, i, j] = D[:, j, i] = self._by_level(weighted * R[:, j])
+            for j in range(p):
+                B[:, i, j] = self._by_level(weighted * X[:, j])
+        flat = B.reshape(self.G * q, p)
+        A = np.zeros((self.r, self.r))
+        A[:p, :p] = X.T @ (W[:, None] * X)
+        if not self.others:
+            return Cross(D, flat, A)
+        U = self._other_columns(W)
+        A[p:, :p] = U.T @ X
+        A[:p, p:] = A[p:, :p].T
+        A[p:, p:] = (self._U.T @ U).toarray()
+        entries = (W[:, None, None] * R[:, :, None]) * self.values[:, None, :]
+        rows = np.broadcast_to(self._rows[:, :, None], entries.shape)
+        columns = np.broadcast_to(self.columns[:, None, :] - p, entries.shape)
+        shape = (self.G * q, self.r - p)
+        wide = sp.coo_array((entries.ravel(), (rows.ravel(), columns.ravel())), shape).tocsr()
+        return Cross(D, sp.hstack([sp.csr_array(flat), wide], format="csr"), A)
+
+    def quadratic(self, Z11: np.ndarray, Z1r: np.ndarray, Zrr: np.ndarray) -> np.ndarray:
+        """c_nᵀZc_n of every row, from the blocks of Z that rows touch."""
+        return quadratic(
+            self, self.X, self.first.codes, self.first.R, self.columns, self.values, Z11, Z1r, Zrr
+        )
+
+    def _by_level(self, values: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(values, self.starts)
+
+    def _other_columns(self, W: np.ndarray) -> Any:
+        """The other factors' columns of C, each row multiplied by W, (N, r − p) sparse."""
+        data = (W[:, None] * self.values).ravel()
+        indices = (self.columns - self.p).ravel()
+        return sp.csr_array((data, indices, self._indptr), shape=(self.n, self.r - self.p))
+
+
+def rest_entries(
+    layout: Layout, codes: Sequence[np.ndarray], others: Sequence[Grouping]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns (N, e) among the rest that each row touches beyond β, and the values there."""
+    columns, values = [], []
+    for f, level, start in zip(others, codes, layout.offsets[:-1], strict=True):
+        q = f.R.shape[1]
+        for j in range(q):
+            columns.append(start + level.astype(np.int64) * q + j)
+            values.append(f.R[:, j])
+    if not columns:
+        return np.zeros((layout.n, 0), dtype=np.int64), np.zeros((layout.n, 0))
+    return np.stack(columns, axis=1), np.stack(values, axis=1)
+
+
+def quadratic(
+    layout: Layout,
+    X: np.ndarray,
+    codes: np.ndarray,
+    R: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    Z11: np.ndarray,
+    Z1r: np.ndarray,
+    Zrr: np.ndarray,
+) -> np.ndarray:
+    """c_nᵀZc_n of any rows, a chunk at a time."""
+    q, p, e = layout.q, layout.p, columns.shape[1]
+    result = np.empty(len(X))
+    cross = Z1r.reshape(layout.G, q, layout.r)
+    for start in range(0, len(X), _CHUNK):
+        here = slice(start, start + _CHUNK)
+        x, k, r, at, u = X[here], codes[here], R[here], columns[here], values[here]
+        total = np.einsum("ni,ni->n", x @ Zrr[:p, :p], x)
+        for i in range(q):
+            inner = np.einsum("nj,nj->n", cross[k, i, :p], x)
+            for a in range(e):
+                inner += cross[k, i, at[:, a]] * u[:, a]
+            total += r[:, i] * (2 * inner + r[:, i] * Z11[k, i, i])
+            for j in range(i + 1, q):
+                total += 2 * r[:, i] * r[:, j] * Z11[k, i, j]
+        for a in range(e):
+            inner = 2 * np.einsum("nj,nj->n", Zrr[at[:, a], :p], x)
+            for b in range(e):
+                inner += Zrr[at[:, a], at[:, b]] * u[:, b]
+            total += u[:, a] * inner
+        result[here] = total
+    return result

@@ -1,0 +1,227 @@
+"""What rows say about their linear predictor η ~ N(η̄, v): ℓ(η̄, v; s) and its derivatives.
+
+ℓ is the expected log likelihood of a row, with s = E τ of a precision that belongs to the rows (the
+residual's, or an observation-level effect's). The terms in E log τ are counted by their owner.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit, gammaln
+
+_NONE = np.zeros(0)
+
+
+class RowTerms(NamedTuple):
+    """Σ_n ℓ, and of every row its derivatives in η̄ (e), v and, for rows that have it, s."""
+
+    value: float
+    e: np.ndarray
+    v: np.ndarray
+    ee: np.ndarray
+    ev: np.ndarray
+    vv: np.ndarray
+    s: np.ndarray = _NONE
+    es: np.ndarray = _NONE
+    vs: np.ndarray = _NONE
+    ss: np.ndarray = _NONE
+
+
+class Rows(Protocol):
+    """A likelihood of all rows."""
+
+    #: whether −∂²ℓ/∂η̄² equals −2∂ℓ/∂v, as it does when ℓ is the mean of log p over a normal η
+    gaussian_mean: bool
+    #: whether ∂ℓ/∂v depends on η̄ or v
+    coupled: bool
+    #: whether ℓ has a precision s of its own
+    scaled: bool
+
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+        """All derivatives at η̄, v and s."""
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """A guess of every row's η and of its weight."""
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """The same for some rows, in their order."""
+
+
+class Poisson:
+    """y ~ Poisson(exp η): E log p = yη̄ − exp(η̄ + v/2) − log y!."""
+
+    gaussian_mean, coupled, scaled = True, True, False
+
+    def __init__(self, y: np.ndarray):
+        self.y = y
+
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0) -> RowTerms:
+        """All derivatives follow from the expected rate."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(eta + v / 2)
+        value = float(self.y @ eta - rate.sum() - self._constant)
+        return RowTerms(value, self.y - rate, -rate / 2, -rate, -rate / 2, -rate / 4)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """log(y + ½), with weight y + ½."""
+        return np.log(self.y + 0.5), self.y + 0.5
+
+    def take(self, rows: np.ndarray) -> Poisson:
+        """Some rows."""
+        return Poisson(self.y[rows])
+
+    @property
+    def _constant(self) -> float:
+        if not hasattr(self, "_log_factorials"):
+            self._log_factorials = float(gammaln(self.y + 1).sum())
+        return self._log_factorials
+
+
+class Binomial:
+    r"""y ~ Binomial(trials, σ(η)): E log p = yη̄ − trials E log(1 + e^η) + log of the choices.
+
+    Expectations are Gauss–Hermite sums; their error falls like exp(−2π√nodes / sd), so the number of
+    nodes follows the largest sd.
+    """
+
+    gaussian_mean, coupled, scaled = True, True, False
+
+    def __init__(self, y: np.ndarray, trials: np.ndarray):
+        self.y, self.trials = y, trials
+        choices = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
+        self._constant = float(choices.sum())
+
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0) -> RowTerms:
+        """E of log(1 + e^η) and of its first four derivatives."""
+        root = np.sqrt(v)
+        sums = np.zeros((5, len(eta)))
+        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
+            u = eta + root * x
+            p = expit(u)
+            d = p * (1 - p)
+            sums[0] += weight * np.logaddexp(0.0, u)
+            sums[1] += weight * p
+            sums[2] += weight * d
+            sums[3] += weight * d * (1 - 2 * p)
+            sums[4] += weight * d * (1 - 6 * d)
+        b, b1, b2, b3, b4 = self.trials * sums
+        value = float(self.y @ eta - b.sum() + self._constant)
+        return RowTerms(value, self.y - b1, -b2 / 2, -b2, -b3 / 2, -b4 / 4)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The logit of a proportion drawn towards one half, with its weight."""
+        share = (self.y + 0.5) / (self.trials + 1)
+        return np.log(share / (1 - share)), (self.trials + 1) * share * (1 - share)
+
+    def take(self, rows: np.ndarray) -> Binomial:
+        """Some rows."""
+        return Binomial(self.y[rows], self.trials[rows])
+
+
+def hermite(sd: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of a standard normal, enough for a logistic curve under this sd."""
+    nodes = int(np.clip(16 * np.ceil((20 * sd**2 + 12) / 16), 16, 320))
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    kept = w > 1e-18 * w.max()
+    return x[kept], w[kept] / w.sum()
+
+
+class Joint:
+    r"""Rows with an effect e_n ~ N(0, 1/s) of their own, in the same Gaussian factor as the rest.
+
+    With ζ = c_nᵀw ~ N(ζ̄, v), e | ζ is normal with mean a − f(ζ − ζ̄) and variance E, so that η = ζ + e
+    has mean ζ̄ + a and variance t = (1 − f)²v + E. The best a, f, E of a row solve ℓ_η = sa,
+    f = W/(W + s), E = 1/(W + s) with W = −2ℓ_v at (ζ̄ + a, t), and what is left is a row term in ζ̄
+    and v, whose derivatives follow by the implicit function theorem.
+    """
+
+    gaussian_mean, coupled, scaled = False, True, True
+
+    def __init__(self, inner: Rows):
+        self.inner = inner
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
+
+    def solve(
+        self, zeta: np.ndarray, v: np.ndarray, s: float
+    ) -> tuple[np.ndarray, np.ndarray, RowTerms]:
+        """a, t and the inner terms at (ζ̄ + a, t), by Newton's method on every row at once."""
+        if self._last is None:
+            guess, weight = self.inner.start()
+            a = (guess - zeta) * weight / (weight + s)
+            t = (s / (weight + s)) ** 2 * v + 1 / (weight + s)
+        else:
+            a, t = self._last
+        for _ in range(100):
+            terms = self.inner.at(zeta + a, t, 1.0)
+            g1, g2, J = self._system(terms, a, t, v, s)
+            det = J[0] * J[3] - J[1] * J[2]
+            da = -(J[3] * g1 - J[1] * g2) / det
+            dt = -(J[0] * g2 - J[2] * g1) / det
+            da = np.clip(da, -2.0, 2.0)
+            new_t = np.clip(t + dt, t / 4, 4 * t + 1e-12)
+            moved = max(np.abs(da).max(), np.abs(new_t / t - 1).max())
+            a, t = a + da, new_t
+            if not np.isfinite(moved) or moved < 1e-13:
+                break
+        self._last = (a, t) if np.isfinite(moved) else None
+        return a, t, self.inner.at(zeta + a, t, 1.0)
+
+    @staticmethod
+    def _system(terms: RowTerms, a: np.ndarray, t: np.ndarray, v: np.ndarray, s: float) -> tuple:
+        """Residuals of ℓ_η = sa and t = φ(W), and their Jacobian in (a, t), row-major."""
+        W = -2 * terms.v
+        W_e, W_t = -2 * terms.ev, -2 * terms.vv
+        total = W + s
+        phi = (s / total) ** 2 * v + 1 / total
+        slope = -2 * s**2 * v / total**3 - 1 / total**2
+        J = (terms.ee - s, terms.ev, -slope * W_e, 1 - slope * W_t)
+        return terms.e - s * a, t - phi, J
+
+    def at(self, zeta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+        """The row term with its own effect maximised out."""
+        a, t, terms = self.solve(zeta, v, s)
+        W = -2 * terms.v
+        W_e, W_t = -2 * terms.ev, -2 * terms.vv
+        total = W + s
+        f, E, ratio = W / total, 1 / total, s / total
+        # The system's own derivatives in (ζ̄, v, s), and by them those of a, t and W.
+        _, _, J = self._system(terms, a, t, v, s)
+        slope = -2 * s**2 * v / total**3 - 1 / total**2
+        sides = {
+            "e": (terms.ee, -slope * W_e),
+            "v": (np.zeros_like(v), -(ratio**2)),
+            "s": (-a, -(2 * s * W * v / total**3 - 1 / total**2)),
+        }
+        det = J[0] * J[3] - J[1] * J[2]
+        da, dW = {}, {}
+        for name, (g1, g2) in sides.items():
+            da[name] = -(J[3] * g1 - J[1] * g2) / det
+            dt = -(J[0] * g2 - J[2] * g1) / det
+            dW[name] = W_e * (da[name] + (name == "e")) + W_t * dt
+        dW_s = dW["s"]
+        df, dE = (s * dW_s - W) / total**2, -(dW_s + 1) / total**2
+        square = a**2 + f**2 * v + E
+        value = terms.value + float(np.sum(0.5 * np.log(E) + 0.5 - 0.5 * s * square))
+        return RowTerms(
+            value=value,
+            e=s * a,
+            v=-0.5 * s * f,
+            s=-0.5 * square,
+            ee=s * da["e"],
+            ev=s * da["v"],
+            vv=-0.5 * ratio**2 * dW["v"],
+            es=s * da["s"] + a,
+            vs=-0.5 * (ratio**2 * dW_s + f**2),
+            ss=-0.5 * (2 * a * da["s"] + 2 * f * v * df + dE),
+        )
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """That of the rows without the effect, with half the weight at most."""
+        guess, weight = self.inner.start()
+        return guess, weight / (1 + weight)
+
+    def take(self, rows: np.ndarray) -> Joint:
+        """Some rows."""
+        return Joint(self.inner.take(rows))

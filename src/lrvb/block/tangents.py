@@ -1,0 +1,54 @@
+"""How the best Gaussian factor moves when the precisions, or a tilt of w, move a little.
+
+The stationarity conditions of `optimum`, differentiated: M δμ = b + Cᵀ(ℓ_ηv δv + ℓ_ηs δs), and
+δΣ = −Σ(CᵀδW C + δP)Σ with δW = −2(ℓ_vη δη̄ + ℓ_vv δv + ℓ_vs δs), affine in the variances δv.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .anderson import solve_affine
+from .arrow import Blocks, Prior, posterior_precision
+from .layout import Cross, Vector
+from .optimum import Setting, State
+
+_TOL = 1e-10  # relative; a curvature is asked for to about eight digits
+
+
+class Tangent(NamedTuple):
+    """δμ, the change of Σ's blocks, and the change of Σ_n ∂ℓ/∂s."""
+
+    mu: Vector
+    blocks: Blocks
+    scale: float
+
+
+def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds: float) -> Tangent:
+    """The response to a tilt b of the means' equation, to δP = `change`, and to δs."""
+    layout, rows, terms, v = setting.layout, setting.rows, state.terms, state.v
+    zero = np.zeros(layout.n)
+    ev, vv = (terms.ev, terms.vv) if rows.coupled else (zero, zero)
+    es, vs, ss = (terms.es, terms.vs, terms.ss) if rows.scaled else (zero, zero, zero)
+
+    def parts(dv: np.ndarray) -> tuple[Vector, Blocks, np.ndarray]:
+        pull = layout.adjoint(ev * dv + es * ds) if rows.coupled or ds else layout.zeros()
+        dmu = state.M.solve(b + pull)
+        d_eta = layout.forward(dmu)
+        dW = -2 * (ev * d_eta + vv * dv + vs * ds)
+        dQ = layout.cross(dW) if rows.coupled or ds else _nothing(state)
+        dQ = dQ if change is None else posterior_precision(dQ, change)
+        return dmu, state.Sigma.tangent(dQ), d_eta
+
+    # in units of v, so that no row's variance is forgotten beside a larger one
+    dv = v * solve_affine(lambda u: layout.quadratic(*parts(v * u)[1]) / v, zero, _TOL)
+    dmu, blocks, d_eta = parts(dv)
+    scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
+    return Tangent(dmu, blocks, scale)
+
+
+def _nothing(state: State) -> Cross:
+    Z11, Z1r, Zrr = state.M.blocks
+    return Cross(np.zeros_like(Z11), np.zeros_like(Z1r), np.zeros_like(Zrr))
