@@ -68,8 +68,7 @@ class Design:
 
         A category that was not here is an error; a group's level that was not here gets code −1.
         """
-        places = _places(self.formula, column_names(data), response=False)
-        table = read_table(data, places)
+        table = read_table(data, _named(self.formula, column_names(data), response=False))
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
@@ -94,8 +93,8 @@ def build(formula: Formula | str, data: Any, family: str, missing: str = "error"
     check_family(family)
     formula = parse(formula) if isinstance(formula, str) else formula
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
-        check_syntax(text)
-    table = read_table(data, _places(formula, column_names(data)), missing)
+        check_syntax(text, formula.text)
+    table = read_table(data, _named(formula, column_names(data)), missing)
     y, trials = read_response(formula, table, family)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
@@ -121,14 +120,14 @@ def build(formula: Formula | str, data: Any, family: str, missing: str = "error"
     )
 
 
-def _places(formula: Formula, known: list[str], response: bool = True) -> dict[str, int]:
+def _named(formula: Formula, known: list[str], response: bool = True) -> list[str]:
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
     if response:
         texts += [formula.response, *([formula.trials] if formula.trials else [])]
-    places = {name: at for text in texts for name, at in named_columns(text, known).items()}
-    places |= {name: bar.at for bar in formula.bars for name in bar.columns}
-    for name in places:
+    names = [name for text in texts for name in named_columns(text, known, formula.text)]
+    names += [name for bar in formula.bars for name in bar.columns]
+    for name in names:
         if name not in known:
             at = _find(formula.text, name)
             raise InvalidData(
@@ -137,7 +136,7 @@ def _places(formula: Formula, known: list[str], response: bool = True) -> dict[s
                 column=name,
                 at=at,
             )
-    return places
+    return names
 
 
 def _find(text: str, name: str) -> int:
@@ -155,5 +154,5 @@ def _new_trials(formula: Formula, data: Any) -> np.ndarray | None:
     known = column_names(data)
     if formula.trials is None or not set(named_columns(formula.trials, known)) <= set(known):
         return None
-    names = [*named_columns(formula.trials, known), *_places(formula, known, response=False)]
+    names = [*named_columns(formula.trials, known), *_named(formula, known, response=False)]
     return read_trials(formula, read_table(data, names))

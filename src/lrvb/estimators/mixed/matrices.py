@@ -48,15 +48,15 @@ class Block(NamedTuple):
         return _evaluate(self.text, self.spec, table)[0]
 
 
-def named_columns(text: str, known: list[str]) -> dict[str, int]:
-    """The columns that a text of the formula names, with their places in the text.
+def named_columns(text: str, known: list[str], within: str = "") -> list[str]:
+    """The columns that a text of the formula names; a function that is not known is an error.
 
-    What looks like a column and is none, or like a function and is none, is kept for the caller
-    to complain about: only names that belong to formulas themselves are left out.
+    Names that are no columns are kept for the caller to complain about: only those that belong
+    to formulas themselves are left out.
     """
     from formulaic.transforms import TRANSFORMS
 
-    found: dict[str, int] = {}
+    found: list[str] = []
     for word in words(text):
         name = word.name if word.name in known else word.name.split(".")[0]
         ours = name in TRANSFORMS or name in FUNCTIONS or name in KEYWORDS
@@ -68,22 +68,28 @@ def named_columns(text: str, known: list[str]) -> dict[str, int]:
                     word.at,
                     f"The function '{name}' is not known in a formula; "
                     f"{close_to(name, functions)} NumPy's are written np.sin(x).",
+                    within,
                 )
         elif not word.keyword and (name in known or not ours):
-            found.setdefault(name, word.at)
-    return found
+            found.append(name)
+    return list(dict.fromkeys(found))
 
 
-def check_syntax(text: str) -> None:
+def check_syntax(text: str, within: str = "") -> None:
     """Whether `formulaic` can read a text; its complaint in one sentence when it cannot."""
     import formulaic
     from formulaic.errors import FormulaicError
 
+    for dot in re.finditer(r"(?<![\w.)])\.(?![\w.])", text):
+        raise formula_error(
+            text, dot.start(), "A column was expected: '.' stands for no columns here.", within
+        )
     try:
         formula = formulaic.Formula(text)
     except (FormulaicError, SyntaxError) as error:
         at = str(error).split("\n")[-1].find("⧛")
-        raise formula_error(text, max(at, 0), f"Not a formula: {_first_sentence(error)}") from None
+        sentence = f"This cannot be read: {_first_sentence(error)}"
+        raise formula_error(text, max(at, 0), sentence, within) from None
     if not isinstance(formula, formulaic.SimpleFormula):
         raise InvalidModel(f"'{text}' has several parts; one sum of terms was expected.")
 
@@ -92,7 +98,7 @@ def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
     """The columns of a text, (n, q), and the block that makes them again."""
     import formulaic
 
-    named = list(named_columns(text, list(table.frame.columns)))
+    named = named_columns(text, list(table.frame.columns))
     _check_kinds(text, named, table)
     values, spec = _evaluate(text, formulaic.Formula(text), table)
     seen = {}
@@ -122,16 +128,7 @@ class Number(NamedTuple):
         """The number of every row, (n,)."""
         if self.spec is None:
             return np.full(table.n, _constant(self.text))
-        for name in named_columns(self.text, list(table.frame.columns)):
-            if is_text(table.frame[name]):
-                raise _needs_numbers(self.text, name, table)
-        values = _evaluate(self.text, self.spec, table)[0]
-        if values.shape[1] != 1:
-            raise InvalidModel(
-                f"The formula's '{self.text}' gives {values.shape[1]} numbers for a row; give one."
-            )
-        check_finite(self.text, values[:, 0], table)
-        return values[:, 0]
+        return _one_number(self.text, self.spec, table)[0]
 
 
 def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
@@ -141,9 +138,23 @@ def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
     if not named_columns(text, list(table.frame.columns)):
         number = Number(text, None)
         return number.apply(table), number
-    formula = formulaic.Formula(f"0 + {{{text}}}")
-    values = Number(text, formula).apply(table)
-    return values, Number(text, _evaluate(text, formula, table)[1])
+    check_syntax(f"0 + {{{text}}}")
+    values, spec = _one_number(text, formulaic.Formula(f"0 + {{{text}}}"), table)
+    return values, Number(text, spec)
+
+
+def _one_number(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
+    """One finite number per row, and the specification that makes it."""
+    for name in named_columns(text, list(table.frame.columns)):
+        if is_text(table.frame[name]):
+            raise _needs_numbers(text, name, table)
+    values, spec = _evaluate(text, recipe, table)
+    if values.shape[1] != 1:
+        raise InvalidModel(
+            f"The formula's '{text}' gives {values.shape[1]} numbers for a row; give one."
+        )
+    check_finite(text, values[:, 0], table)
+    return values[:, 0], spec
 
 
 def check_finite(name: str, column: np.ndarray, table: Table) -> None:
@@ -177,15 +188,19 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
                 table.frame, output="numpy", na_action="ignore", context=FUNCTIONS
             )
     except DataMismatchWarning as error:
+        unknown = str(error).partition("{")[2].partition("}")[0]
         raise InvalidData(
-            f"The formula's '{text}' meets a category it does not know: {_first_sentence(error)}"
+            f"The formula's '{text}' meets categories that are not among its levels: {unknown}. Name "
+            "all levels or none."
         ) from None
     except (FactorEvaluationError, FormulaicError, TypeError, ValueError, AttributeError) as error:
         for name in named_columns(text, list(table.frame.columns)):
             if is_text(table.frame[name]):
                 raise _needs_numbers(text, name, table) from error
+        dotted = [name for name in table.frame.columns if "." in name and name in text]
+        hint = f" Write the column with a dot in backticks, `{dotted[0]}`." if dotted else ""
         raise InvalidModel(
-            f"The formula's '{text}' cannot be computed: {_first_sentence(error)}"
+            f"The formula's '{text}' cannot be computed: {_first_sentence(error)}{hint}"
         ) from error
     values = np.asarray(matrix, dtype=np.float64)
     return values.reshape(table.n, -1), matrix.model_spec

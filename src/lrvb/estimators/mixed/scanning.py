@@ -45,9 +45,22 @@ class Word(NamedTuple):
     keyword: bool
 
 
-def formula_error(text: str, at: int, sentence: str) -> InvalidModel:
-    """The sentence, the formula, and a caret under the place."""
+def formula_error(text: str, at: int, sentence: str, within: str = "") -> InvalidModel:
+    """The sentence, the formula, and a caret under the place.
+
+    When the text is only a part, `within` is the whole formula, in which the place is found again.
+    """
+    if within:
+        at, text = _found_again(text[at:], within), within
     return InvalidModel(f"{sentence}\n    {text}\n    {' ' * at}^", formula=text, at=at)
+
+
+def _found_again(tail: str, whole: str) -> int:
+    """Where the longest possible beginning of a tail stands right of '~', else at the beginning."""
+    for stop in range(len(tail), 0, -1):
+        if (at := whole.find(tail[:stop], whole.find("~"))) >= 0:
+            return at
+    return 0
 
 
 def scan(text: str) -> Scan:
