@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lrvb
-from lrvb.experiments import mnist
+from lrvb.experiments import digits
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ from lrvb.experiments import mnist
 )
 def test_accuracy_of_both_readings(reading, low, high, spread):
     """Published: 0.920 (signed bytes). Mean-field sds of Λ are low on average, and never high."""
-    digits = mnist.load(reading)
-    assert digits.X.shape == (12665, 25)
-    assert digits.X_test.shape == (2115, 25)
-    mixture = mnist.fit(digits)
+    data = digits.load(reading)
+    assert data.X.shape == (12665, 25)
+    assert data.X_test.shape == (2115, 25)
+    mixture = digits.fit(data)
     assert mixture.converged_
-    assert low <= mnist.accuracy(mixture, digits) <= high
+    assert low <= digits.accuracy(mixture, data) <= high
     posterior = mixture.posterior_
     ratio = posterior.sd("Lambda", method="mfvb") / posterior.sd("Lambda")
     assert ratio.mean() < spread
@@ -30,4 +30,4 @@ def test_accuracy_of_both_readings(reading, low, high, spread):
 
 def test_unknown_reading():
     with pytest.raises(lrvb.InvalidModel, match="reading"):
-        mnist.load("bits")
+        digits.load("bits")
