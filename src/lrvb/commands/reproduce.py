@@ -50,6 +50,7 @@ def add(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check everything first, then run the experiments."""
+    from ..experiments.base import ExperimentFailed
     from ..experiments.catalog import NAMES, require
     from ..experiments.provenance import cores
     from ..experiments.runner import Plan, reproduce
@@ -71,8 +72,15 @@ def run(options: argparse.Namespace) -> int:
         fresh=options.fresh,
         command=shlex.join(["lrvb", *options.arguments]),
     )
+    failure = out / "failure.txt"
+    failure.unlink(missing_ok=True)
     try:
         results = reproduce(plan)
+    except ExperimentFailed as error:
+        if "traceback" not in error.evidence:
+            raise
+        failure.write_text(error.evidence["traceback"], encoding="utf-8")
+        raise UsageError(f"{error} (where, is in {failure})") from error
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What is finished is saved in {out}; the same command"

@@ -159,8 +159,8 @@ def findings(tables: Tables, settings: Settings) -> Findings:
                 errors["cov_error"].max() < 1e-8
             ),
             "mean-field sds are never larger than the true ones": bool(ratio.max() < 1 + 1e-8),
-            "SEM gives the linear-response covariance to 1e-6 of the sds": bool(
-                sem["gap"].max() < 1e-6
+            "SEM gives the linear-response covariance to 1e-8 of the sds": bool(
+                sem["gap"].max() < 1e-8
             ),
             "coordinate ascent converges at the rate that DM predicts, to 0.001": bool(off < 1e-3),
         },

@@ -67,7 +67,7 @@ def run(experiment: Experiment, plan: Plan, workers: Workers) -> None:
     bar = tqdm(total=len(tasks), initial=len(done), desc=f"{experiment.name:15}", file=sys.stderr)
     with bar:
         most = 1 if experiment.timed else plan.jobs
-        for part in workers.run(experiment.name, missing, store.settings, plan.seed, most):
+        for part in workers.run(experiment, missing, store.settings, plan.seed, most):
             store.save(part.task, part.tables, {"started": part.started, "seconds": part.seconds})
             bar.update()
     if not missing and store.provenance() is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -16,8 +17,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from .base import ExperimentFailed, Settings, Tables
-from .catalog import named
+from .base import Experiment, ExperimentFailed, Settings, Tables
 
 #: Read by the libraries when they are imported, so set before a worker starts.
 ONE_THREAD = {
@@ -43,7 +43,6 @@ class Done(NamedTuple):
 class _Failed(NamedTuple):
     """A task that raised: the error in one line, and the whole traceback."""
 
-    task: str
     error: str
     traceback: str
 
@@ -71,20 +70,28 @@ class Workers:
         self._free, self._busy = [], {}
 
     def run(
-        self, experiment: str, tasks: Sequence[str], settings: Settings, seed: int, most: int
+        self,
+        experiment: Experiment,
+        tasks: Sequence[str],
+        settings: Settings,
+        seed: int,
+        most: int,
     ) -> Iterator[Done]:
-        """Run the tasks in at most `most` workers; each is given back as soon as it is done."""
+        """Run the tasks in at most `most` workers; each is given back as soon as it is done.
+
+        `experiment.run` is a function of a module, which the worker imports.
+        """
         waiting = list(tasks)[::-1]
         while waiting or self._busy:
             while waiting and len(self._busy) < min(most, self.jobs):
                 connection, process = self._free.pop() if self._free else _start()
                 task = waiting.pop()
-                connection.send((experiment, task, settings, seed))
+                connection.send((experiment.run, task, settings, seed))
                 self._busy[connection] = (process, task)
             answering = wait(list(self._busy))
             for connection in [c for c in self._busy if c in answering]:
                 process, task = self._busy[connection]
-                answer = _answer(connection, process, experiment, task)
+                answer = _answer(connection, process, experiment.name, task)
                 del self._busy[connection]
                 self._free.append((connection, process))
                 yield answer
@@ -127,20 +134,24 @@ def _serve(connection: Connection) -> None:
     tqdm.set_lock(threading.RLock())  # bars of one process need no lock that outlives it
     while True:
         try:
-            experiment, task, settings, seed = connection.recv()
+            request = connection.recv_bytes()
         except EOFError:
             return
-        begin, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            tables = dict(named(experiment).run(task, settings, seed))
-            answer: Any = Done(task, tables, started, round(time.perf_counter() - begin, 3))
+            answer = _perform(*pickle.loads(request))
         except Exception as error:
             first = str(error).partition("\n")[0]
-            answer = _Failed(task, f"{type(error).__name__}: {first}", traceback.format_exc())
+            answer = _Failed(f"{type(error).__name__}: {first}", traceback.format_exc())
         try:
             connection.send(answer)
         except OSError:  # nobody listens any more
             return
+
+
+def _perform(run: Any, task: str, settings: Settings, seed: int) -> Any:
+    begin, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
+    tables = dict(run(task, settings, seed))
+    return Done(task, tables, started, round(time.perf_counter() - begin, 3))
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ code { font-size: .9em; }
 @media (max-width: 40rem) {
   .summary li { grid-template-columns: 1fr auto; }
   .summary li > :last-child { grid-column: 1 / -1; }
+  figure img { width: auto; min-width: 36rem; max-width: none; height: auto; max-height: 22rem; }
 }
 """
 
@@ -91,7 +92,7 @@ def figure(path: Path, caption: str) -> str:
     encoded = base64.b64encode(path.read_bytes()).decode()
     text = html.escape(caption)
     return (
-        f'<figure><img alt="{text}" src="data:image/png;base64,{encoded}">'
+        f'<figure><div class="wide"><img alt="{text}" src="data:image/png;base64,{encoded}"></div>'
         f"<figcaption>{text}</figcaption></figure>"
     )
 
@@ -100,7 +101,8 @@ def table(content: pd.DataFrame, float_format: str | None = None) -> str:
     """A table in a box that scrolls by itself when it is wider than the page."""
     number = float_format.format if float_format else readable
     counted = isinstance(content.index, pd.RangeIndex) and content.index.name is None
-    text = content.to_html(
+    shown = content.rename_axis(index=None, columns=content.index.name)
+    text = shown.to_html(
         float_format=number, border=0, na_rep="–", index=not counted, justify="unset"
     )
     return f'<div class="wide">{text}</div>'
