@@ -25,7 +25,6 @@ PUBLISHED_RATIOS = (
     ("log(pi)", "mfvb", (0.887,)),
     ("log(pi)", "lrvb", (0.994,)),
 )
-PUBLISHED_ERROR = 0.08
 PUBLISHED_SECONDS = 420.0  # linear response alone, "about 7 minutes"
 SYMBOLS = {"Lambda": "Λ", "mu": "μ", "log(pi)": "log π"}
 STATISTICS = ("mean", "min", "max")
@@ -103,7 +102,7 @@ def findings(tables: Tables, settings: Settings) -> Findings:
     error = totals["wrong"] / totals["images"]
     ess = tables["globals"].groupby("reading")["ess"].min()
     seconds = tables["times"].groupby("reading")["response"].min()
-    rows = [("test error", PUBLISHED_ERROR, error)]
+    rows = [("test error", figures.PUBLISHED_ERROR, error)]
     for kind, method, values in PUBLISHED_RATIOS:
         both = ratio.xs((kind, method), level=("kind", "method"))
         for statistic, value in zip(STATISTICS, values, strict=False):
@@ -122,7 +121,7 @@ def findings(tables: Tables, settings: Settings) -> Findings:
     band, mean = settings["tolerance"], ratio["mean"].unstack("method")
     published = {
         "test error with signed bytes within 0.005 of the published 0.08": bool(
-            abs(error[STUDY] - PUBLISHED_ERROR) <= 0.005
+            abs(error[STUDY] - figures.PUBLISHED_ERROR) <= 0.005
         ),
         f"mean LRVB ÷ Gibbs sd of Λ, μ and log π within {1 - band:g}–{1 + band:g}, both readings": bool(
             (mean["lrvb"] - 1).abs().max() <= band
@@ -150,7 +149,7 @@ def _reason(error: pd.Series, mean: pd.DataFrame, ess: pd.Series) -> str:
     study = mean.xs(STUDY, level="reading").loc["Lambda"]
     return (
         "The study read the pixels as signed bytes, so that strokes brighter than 127 became "
-        f"negative. Read so, our test error is {error[STUDY]:.3f} (published {PUBLISHED_ERROR:.2f}); "
+        f"negative. Read so, our test error is {error[STUDY]:.3f} (published {figures.PUBLISHED_ERROR:.2f}); "
         f"read as they are, it is {error[RIGHT]:.3f}. The sds of Λ are {study['mfvb']:.3f} of Gibbs' on "
         f"average for mean field and {study['lrvb']:.3f} for linear response (published 0.932 and "
         f"0.993). The slowest parameter has {ess[STUDY]:.0f} effective draws, {ess[RIGHT]:.0f} in the "

@@ -24,6 +24,7 @@ PUBLISHED = {
     "N": ((2500, 0.115), (100_000, 3.83)),
     "P": ((2, 0.041), (22, 19.4)),
 }
+TICKS = {"N": (2500, 10_000, 30_000, 100_000), "P": (2, 3, 5, 10, 20)}
 POWERS = {"N": 1, "P": 3}
 Tables = Mapping[str, pd.DataFrame]
 
@@ -53,6 +54,9 @@ def _draw(times: pd.DataFrame, run: str, size: str, path: Path) -> Path:
         bare(axis)
     axes[0].set_xscale("log")
     axes[0].set_yscale("log")
+    marked = [value for value in TICKS[size] if value <= 1.2 * mine[size].max()]
+    axes[0].set_xticks(marked, [f"{value:,}" for value in marked])
+    axes[0].minorticks_off()
     axes[0].set_ylabel("seconds")
     _ends(axes[0], size)
     _power(axes[2], mine, size)
@@ -62,7 +66,10 @@ def _draw(times: pd.DataFrame, run: str, size: str, path: Path) -> Path:
         axis.set_title(title, fontsize=11)
         if axis is not axes[0]:
             axis.set_ylim(bottom=0)
-            axis.locator_params(nbins=5)
+            axis.set_xlim(0, 1.06 * mine[size].max())
+            axis.locator_params(axis="x", nbins=4)
+            axis.locator_params(axis="y", nbins=5)
+            axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     handles, labels = axes[0].get_legend_handles_labels()
     more, names = axes[2].get_legend_handles_labels()
     figure.legend(
