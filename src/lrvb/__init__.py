@@ -7,7 +7,7 @@ standard deviations, covariances of anything, and the local variables of every r
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import models, plot
+from . import models, plot, prior
 from .curvature import Curvature, linearize
 from .errors import (
     CoincidentComponents,
@@ -44,6 +44,7 @@ except PackageNotFoundError:  # pragma: no cover - a source tree that is not ins
     __version__ = "0+unknown"
 
 if TYPE_CHECKING:
+    from .estimators.mixed.estimator import MixedModel
     from .estimators.mixture import GaussianMixture
 
 
@@ -53,6 +54,10 @@ def __getattr__(name: str) -> Any:
         from .estimators.mixture import GaussianMixture
 
         return GaussianMixture
+    if name == "MixedModel":
+        from .estimators.mixed.estimator import MixedModel
+
+        return MixedModel
     raise AttributeError(f"module 'lrvb' has no attribute '{name}'")
 
 
@@ -73,6 +78,7 @@ __all__ = [
     "InvalidModel",
     "LocalSum",
     "LrvbError",
+    "MixedModel",
     "Model",
     "MultivariateNormal",
     "Normal",
@@ -90,6 +96,7 @@ __all__ = [
     "load",
     "models",
     "plot",
+    "prior",
     "respond",
     "summarize",
 ]

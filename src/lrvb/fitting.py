@@ -103,7 +103,8 @@ def fit(
     else:
         problem = model if isinstance(model, Problem) else state_problem(model, data)
         strategy = local_sum if local_sum is not None else default_sum(problem)
-    bound = strategy.bind(problem, chunk_size) if problem.rows is not None else None
+    sums = problem.rows is not None or local_sum is not None
+    bound = strategy.bind(problem, chunk_size) if sums else None
     objective = Objective(problem, bound)
     search = Search(objective, max_iter, progress)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +36,20 @@ class Posterior:
     def __init__(
         self,
         response: Response,
-        local: dict[str, Any] | None = None,
+        local: Mapping[str, Any] | None = None,
         *,
         labels: Sequence[str | None] | None = None,
         chart: Chart | None = None,
+        observed: Mapping[str, Any] | None = None,
     ):
-        """`labels` rename the flat coordinates; `chart` is set when the fit had its own scale."""
+        """`local` holds datasets of local variables that are not the model's rows.
+
+        `labels` rename the flat coordinates; `chart` is set when the fit had its own scale;
+        `observed` are the data's columns where the fit itself has none.
+        """
         self.response = response
         self._stored_local = local
-        self.chart = chart
+        self.chart, self.observed = chart, observed
         plain = response.alpha.names()
         self.labels = list(plain if labels is None else labels)
         self._index = {label: i for i, label in enumerate(self.labels) if label is not None}

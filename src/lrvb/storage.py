@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posteri
     return Posterior(response, local=stored, labels=header["labels"])
 
 
-def _local_datasets(posterior: Posterior) -> dict[str, xr.Dataset]:
+def _local_datasets(posterior: Posterior) -> Mapping[str, xr.Dataset]:
     from .locals import local_names
 
     if posterior._stored_local is not None:

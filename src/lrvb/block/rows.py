@@ -45,9 +45,6 @@ class Rows(Protocol):
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
 
-    def take(self, rows: np.ndarray) -> Rows:
-        """The same for some rows, in their order."""
-
 
 class Poisson:
     """y ~ Poisson(exp η): E log p = yη̄ − exp(η̄ + v/2) − log y!."""
@@ -67,10 +64,6 @@ class Poisson:
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """log(y + ½), with weight y + ½."""
         return np.log(self.y + 0.5), self.y + 0.5
-
-    def take(self, rows: np.ndarray) -> Poisson:
-        """Some rows."""
-        return Poisson(self.y[rows])
 
     @property
     def _constant(self) -> float:
@@ -114,10 +107,6 @@ class Binomial:
         """The logit of a proportion drawn towards one half, with its weight."""
         share = (self.y + 0.5) / (self.trials + 1)
         return np.log(share / (1 - share)), (self.trials + 1) * share * (1 - share)
-
-    def take(self, rows: np.ndarray) -> Binomial:
-        """Some rows."""
-        return Binomial(self.y[rows], self.trials[rows])
 
 
 def hermite(sd: float) -> tuple[np.ndarray, np.ndarray]:
@@ -221,7 +210,3 @@ class Joint:
         """That of the rows without the effect, with half the weight at most."""
         guess, weight = self.inner.start()
         return guess, weight / (1 + weight)
-
-    def take(self, rows: np.ndarray) -> Joint:
-        """Some rows."""
-        return Joint(self.inner.take(rows))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..local_sums import RowSums
+from ..local_sums import LocalResponse, RowSums
+from ..problem import Problem
 from .arrow import Blocks, Prior
 from .layout import Layout, Vector
 from .least_squares import LOG_2PI, LeastSquares
@@ -49,9 +51,13 @@ class BlockSum:
         self.center.rest[: self.layout.p] = center
         self.last: Collapsed | None = None
 
-    def bind(self, problem: Any = None, chunk_size: int | None = None) -> BlockSum:
+    def bind(self, problem: Problem, chunk_size: int | None = None) -> BlockSum:
         """Itself: it knows its rows."""
         return self
+
+    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
+        """The coefficients are no rows of a plate: see `tilts` and `responses`."""
+        raise NotImplementedError
 
     def collapse(self, m: np.ndarray) -> Collapsed:
         """The best Gaussian factor at m, starting from the last one."""

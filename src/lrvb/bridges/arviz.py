@@ -73,10 +73,11 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
 def _observed(posterior: Posterior) -> xr.Dataset | None:
     """The columns that the model read; those kept elsewhere (Dask) stay there."""
     problem = posterior.fit.problem
-    if problem is None or problem.data is None:
+    data = posterior.observed or (problem.data if problem is not None else None)
+    if data is None:
         return None
     variables = {}
-    for name, column in _allowed(problem.data, {"row"}).items():
+    for name, column in _allowed(data, {"row"}).items():
         values = column if hasattr(column, "__dask_graph__") else np.asarray(column)
         inner = (f"{name}_dim_{i}" for i in range(1, values.ndim))
         variables[name] = (("row", *inner), values)

@@ -5,6 +5,7 @@ from .beta import Beta
 from .categorical import Categorical
 from .dirichlet import Dirichlet
 from .gamma import Gamma
+from .location import Location
 from .mvn import MultivariateNormal
 from .normal import Normal
 from .tilted import Tilted
@@ -16,6 +17,7 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Gamma",
+    "Location",
     "MultivariateNormal",
     "Normal",
     "Tilted",

@@ -6,12 +6,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, multigammaln
+from jax.scipy.special import gammaln
 
 from ..coordinates import multiplicity, pack_symmetric
 from ..families import Categorical, Dirichlet, MultivariateNormal, Wishart
 from .base import Model
-from .priors import LOG_2PI
+from .priors import LOG_2PI, wishart_log_density
 
 
 class NormalMixture(Model):
@@ -66,15 +66,12 @@ class NormalMixture(Model):
         cross = m.mu.x[:, :, None] * self.mean
         square = m.mu.xx - cross - jnp.swapaxes(cross, 1, 2) + self.mean[:, None] * self.mean
         term = -0.5 * jnp.sum(self.precision * square)
-        term += 0.5 * (self.dof - P - 1) * jnp.sum(m.Lambda.logdet_x)
-        term += -0.5 * jnp.sum(self.inverse_scale * m.Lambda.x)
+        term += wishart_log_density(
+            m.Lambda, self.dof, self.inverse_scale, proper=self.proper_Lambda
+        )
         term += (self.concentration - 1) * jnp.sum(m.pi.log_x)
         if self.proper_mean:
             term += 0.5 * K * (jnp.linalg.slogdet(self.precision)[1] - P * LOG_2PI)
-        if self.proper_Lambda:
-            logdet = jnp.linalg.slogdet(self.inverse_scale)[1]
-            half = 0.5 * self.dof
-            term += K * (half * logdet - half * P * np.log(2.0) - multigammaln(half, P))
         if self.proper_pi:
             term += gammaln(K * self.concentration) - K * gammaln(self.concentration)
         return term

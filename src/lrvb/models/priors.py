@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, multigammaln
 
 from ..errors import InvalidModel
 
@@ -29,6 +29,20 @@ def spherical_log_density(beta: Any, variance: Any) -> Any:
 def gamma_log_density(tau: Any, shape: Any, rate: Any) -> Any:
     """E_q[log Gamma(τ | shape, rate)], from E τ and E log τ."""
     return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * tau.log_x - rate * tau.x
+
+
+def wishart_log_density(Lambda: Any, dof: Any, inverse_scale: Any, *, proper: bool = True) -> Any:
+    """E_q[log Wishart(Λ | dof, scale)] summed over copies, from E Λ and E log|Λ|.
+
+    An improper prior leaves its normalising constant out.
+    """
+    P = inverse_scale.shape[-1]
+    term = 0.5 * (dof - P - 1) * jnp.sum(Lambda.logdet_x) - 0.5 * jnp.sum(inverse_scale * Lambda.x)
+    if not proper:
+        return term
+    half, logdet = 0.5 * dof, jnp.linalg.slogdet(inverse_scale)[1]
+    copies = jnp.size(Lambda.logdet_x)
+    return term + copies * (half * (logdet - P * jnp.log(2.0)) - multigammaln(half, P))
 
 
 def positive(name: str, value: Any) -> float:

@@ -1,0 +1,186 @@
+"""MixedModel: a formula, a family and a data frame; means, sds and random effects that can be trusted."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...block.optimum import NoOptimum
+from ...curvature import linearize
+from ...errors import InvalidData, InvalidModel
+from ...fitting import fit
+from ...posterior import Posterior
+from ...precision import in_double
+from ...problem import Problem, global_program, state_problem
+from ...response import respond
+from ...starts import initial
+from .assembly import Joined, join
+from .coordinates import Coordinates, coordinates, fixed_prior
+from .design import Design, build
+from .effects import Effects
+from .precision_model import PrecisionModel, block_name
+from .priors import Priors, resolve
+from .response_column import check_family
+from .starts import start
+from .working import Working, working
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTORIZATIONS = ("blocked", "mean_field")
+
+
+class MixedModel:
+    r"""A generalised linear mixed model from a formula in lme4's syntax.
+
+    η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
+    (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
+    `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
+    Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
+    paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
+    missing values and counts them in `dropped_`.
+    """
+
+    def __init__(
+        self,
+        formula: str,
+        family: str = "gaussian",
+        priors: Mapping[str, Any] | None = None,
+        factorization: str = "blocked",
+        *,
+        missing: str = "error",
+        tol: float = 1e-8,
+        max_iter: int = 200,
+        verbose: bool = False,
+    ):
+        if factorization not in FACTORIZATIONS:
+            raise InvalidModel(
+                f"factorization={factorization!r} must be one of {', '.join(FACTORIZATIONS)}."
+            )
+        if not isinstance(formula, str):
+            raise InvalidModel(
+                f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
+                "argument and the data go to fit."
+            )
+        check_family(family)
+        self.formula, self.family, self.priors = formula, family, priors
+        self.factorization, self.missing = factorization, missing
+        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+
+    def fit(self, data: Any) -> MixedModel:
+        """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
+        design = build(self.formula, data, self.family, self.missing)
+        if not design.terms:
+            raise InvalidModel(
+                f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
+                "a model without groups elsewhere."
+            )
+        priors = resolve(self.priors, design, self.family)
+        problem = state_problem(PrecisionModel(priors, design), None)
+        where = coordinates(design)
+        work = working(design, problem.alpha, where, fixed_prior(priors, where), self.factorization)
+        optimum = fit(
+            problem,
+            init=_checked_start(design, work, problem),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            progress=bool(self.verbose),
+            local_sum=work.block,
+        )
+        joined = join(work.block, respond(linearize(optimum)), where)
+        self._keep(design, priors, where, work, joined)
+        return self
+
+    def _keep(
+        self, design: Design, priors: Priors, where: Coordinates, work: Working, joined: Joined
+    ) -> None:
+        labels = _labels(design, joined)
+        names = [label for label in labels if label is not None]
+        columns = np.array([i for i, label in enumerate(labels) if label is not None])
+        effects = Effects(design, where, work, joined, names, columns)
+        observed = {design.formula.response: design.y}
+        self.posterior_ = Posterior(joined.response, effects, labels=labels, observed=observed)
+        self.design_, self.priors_ = design, priors
+        self.n_rows_, self.dropped_ = design.n, design.dropped
+        self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
+        self.converged_ = self.posterior_.converged
+        self._where, self._work, self._joined, self._effects = where, work, joined, effects
+
+    def _fitted(self) -> Posterior:
+        if not hasattr(self, "posterior_"):
+            raise InvalidModel("This MixedModel has not been fitted; call fit(data) first.")
+        return self.posterior_
+
+    # ---- random effects -------------------------------------------------------------------
+
+    def ranef(self, term: str | None = None, prob: float = 0.94) -> pd.DataFrame:
+        """Every level's effect: `mean, sd, mfvb_sd, lower, upper`, indexed by term and level.
+
+        `term` is one coefficient, such as "1|g"; all of them by default.
+        """
+        import pandas as pd
+        from scipy.special import ndtri
+
+        self._fitted()
+        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
+            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
+        if term is not None and term not in self._effects:
+            raise InvalidModel(
+                f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
+            )
+        z = float(ndtri(0.5 + prob / 2))
+        tables = {}
+        for name in self._effects if term is None else [term]:
+            dataset = self._effects[name]
+            mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
+            level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
+            tables[name] = pd.DataFrame(
+                {
+                    "mean": mean,
+                    "sd": sd,
+                    "mfvb_sd": dataset["mfvb_sd"].to_numpy(),
+                    "lower": mean - z * sd,
+                    "upper": mean + z * sd,
+                },
+                index=level,
+            )
+        return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
+
+
+def _labels(design: Design, joined: Joined) -> list[str | None]:
+    """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
+    labels: list[str | None] = list(design.names)
+    matrices = {
+        block_name(term.name, len(term.coefficients)): term.coefficients
+        for term in design.terms
+        if len(term.coefficients) > 1
+    }
+    for block, family in joined.inner.alpha.blocks.items():
+        coefficients = matrices.get(block)
+        if coefficients is None:
+            labels += family.names(block)
+            continue
+        for i, j in family.slots[0].indices():
+            labels.append(f"{block}[{coefficients[i]},{coefficients[j]}]")
+        labels.append(f"logdet({block})")
+    return labels
+
+
+@in_double
+def _checked_start(design: Design, work: Working, problem: Problem) -> dict[str, Any]:
+    """The start, after a first look at whether the coefficients have an optimum there."""
+    init = start(design)
+    q, *_ = global_program(problem.structure, 2)(problem.traced, initial(problem.alpha, init))
+    try:
+        work.block.collapse(np.array(q.m))
+    except NoOptimum as error:
+        raise InvalidData(
+            "The coefficients have no finite optimum, even with the precisions held fixed. Rescale "
+            "columns with very large values, check the offset, and look for fixed effects that the "
+            "data leave undetermined; a proper prior such as priors={'fixed': lrvb.prior.Normal(0, 10)} "
+            "helps."
+        ) from error
+    return init
