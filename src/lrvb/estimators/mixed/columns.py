@@ -153,7 +153,7 @@ def _from_polars(column: Any) -> pd.Series:
     if column.dtype.is_numeric():
         return pd.Series(column.to_numpy())
     if str(column.dtype).startswith("Enum"):
-        levels = column.cat.get_categories().to_list()
+        levels = column.dtype.categories.to_list()
         return pd.Series(pd.Categorical(column.to_list(), categories=levels))
     return pd.Series(column.to_list(), dtype=object)
 
@@ -192,15 +192,14 @@ def _clean(name: str, column: pd.Series) -> pd.Series | np.ndarray:
         return column.to_numpy()
     if pd.api.types.is_float_dtype(column.dtype):
         return column.to_numpy(dtype=np.float64)
-    if column.dtype == object and len(column):
-        kind = pd.api.types.infer_dtype(column, skipna=False)
-        if kind in NUMBERS:
-            plain = {"boolean": bool, "integer": np.int64}.get(kind, np.float64)
-            try:
-                return column.to_numpy().astype(plain)
-            except OverflowError:
-                return column.to_numpy().astype(np.float64)
-    return column.reset_index(drop=True)
+    if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype | pd.DatetimeTZDtype):
+        return column.reset_index(drop=True)
+    values = column.to_numpy(dtype=object)
+    kind = pd.api.types.infer_dtype(values, skipna=False)
+    if kind in NUMBERS:
+        small = kind == "integer" and max(map(abs, values)) < 2**63
+        return values.astype(bool if kind == "boolean" else np.int64 if small else np.float64)
+    return values
 
 
 def _refuse_infinite(table: Table) -> None:

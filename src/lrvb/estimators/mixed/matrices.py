@@ -194,9 +194,11 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
             "all levels or none."
         ) from None
     except (FactorEvaluationError, FormulaicError, TypeError, ValueError, AttributeError) as error:
-        for name in named_columns(text, list(table.frame.columns)):
+        factor = re.match(r"Unable to evaluate factor `(.*?)`\. \[", str(error), re.DOTALL)
+        part = factor.group(1) if factor else ""
+        for name in named_columns(part, list(table.frame.columns)):
             if is_text(table.frame[name]):
-                raise _needs_numbers(text, name, table) from error
+                raise _needs_numbers(part, name, table) from error
         dotted = [name for name in table.frame.columns if "." in name and name in text]
         hint = f" Write the column with a dot in backticks, `{dotted[0]}`." if dotted else ""
         raise InvalidModel(
