@@ -1,65 +1,95 @@
 r"""Σ̂_w|α: how the means answer a tilt of themselves, in the blocks that rows touch.
 
-The inverse Hessian M⁻¹ of the means is the answer while variances stay; where the rows' weights
-depend on them, each level's own variances follow its own means, which takes
-2Gᵀ(𝔼⁻¹ − 2Σ_n ℓ_vv ρρᵀ)⁻¹G off its block of M, with ρ_n the products of r_n, G = Σ_n ℓ_ηv ρ_n r_nᵀ and
-𝔼 the symmetric square of the level's covariance. What passes from level to level is left out.
+The inverse Hessian M⁻¹ of the means is the answer while variances stay. Where the rows' weights depend
+on them, the variances of a level's rows follow its linear predictors: with ρ_n the products of r_n,
+(r_nᵀEr_m)² = ρ_nᵀ𝔼ρ_m for the level's covariance E, and G = Σ_n ℓ_ηv ρ_n c_nᵀ, M loses
+2Gᵀ(𝔼⁻¹ − 2Σ_n ℓ_vv ρ_nρ_nᵀ)⁻¹G for every level of the first factor. What passes from one level's
+variances to another's is left out.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from .arrow import Blocks, NotPositive, Prior, invert, posterior_precision
+import numpy as np
+import scipy.sparse as sp
+
+from .arrow import Blocks, NotPositive, invert, posterior_precision
+from .layout import Cross, Layout
 from .least_squares import LeastSquares
 from .sums import BlockSum, Collapsed
 
 
 def conditional_blocks(block: BlockSum, found: Collapsed) -> Blocks:
     """The blocks of Σ̂_w|α: exact for rows that are not coupled."""
-    if isinstance(block.setting, LeastSquares) or not block.setting.rows.coupled:
-        return found.inner.M.blocks
-    layout, terms = block.layout, found.inner.terms
+    state, layout = found.inner, block.layout
+    plain = isinstance(block.setting, LeastSquares) or not block.setting.rows.coupled
+    if plain or not layout.q:
+        return state.M.blocks
     prior = block.precisions.prior(found.m)
-    first = np.broadcast_to(prior.first, (layout.G, layout.q, layout.q)).copy()
-    if layout.q:
-        E = found.inner.M.E
-        first -= _followed(layout.first.codes, layout.first.R, E, terms.ev, terms.vv)
-    rest = prior.rest.copy()
-    for f, start in zip(layout.others, layout.offsets[:-1], strict=True):
-        q = f.R.shape[1]
-        at = start + np.arange(f.levels)[:, None] * q + np.arange(q)
-        E = found.blocks.Zrr[at[:, :, None], at[:, None, :]]
-        rest[at[:, :, None], at[:, None, :]] -= _followed(f.codes, f.R, E, terms.ev, terms.vv)
-    Q = posterior_precision(layout.cross(-terms.ee), Prior(first, rest))
+    M = posterior_precision(layout.cross(-state.terms.ee), prior)
+    loss = _followed(layout, state.M.E, state.terms.ev, state.terms.vv)
     try:
-        return invert(Q).blocks
-    except NotPositive:  # a level whose own feedback is too strong: without it, as M says
-        return found.inner.M.blocks
+        return invert(Cross(M.D - loss.D, M.B - loss.B, M.A - loss.A)).blocks
+    except NotPositive:  # feedback so strong that the part left out matters: as M says
+        return state.M.blocks
 
 
-def _followed(
-    codes: np.ndarray, R: np.ndarray, E: np.ndarray, ev: np.ndarray, vv: np.ndarray
-) -> np.ndarray:
-    """2Gᵀ(𝔼⁻¹ − 2Σ ℓ_vv ρρᵀ)⁻¹G of every level, (levels, q, q)."""
-    levels, q, _ = E.shape
+def _followed(layout: Layout, E: np.ndarray, ev: np.ndarray, vv: np.ndarray) -> Cross:
+    """2GᵀKG summed over levels, K = (𝔼⁻¹ − 2Σ ℓ_vv ρρᵀ)⁻¹, in the blocks of M."""
+    codes, R, G, q = layout.first.codes, layout.first.R, layout.G, layout.q
     i, j = np.triu_indices(q)
-    twice = np.where(i == j, 1.0, 2.0)
-    rho = R[:, i] * R[:, j] * twice
-    G = np.stack(
-        [
-            np.stack([np.bincount(codes, ev * rho[:, a] * R[:, b], levels) for b in range(q)], 1)
-            for a in range(len(i))
-        ],
-        axis=1,
-    )
-    S = np.empty((levels, len(i), len(i)))
-    for a in range(len(i)):
-        for b in range(a, len(i)):
-            S[:, a, b] = S[:, b, a] = np.bincount(codes, vv * rho[:, a] * rho[:, b], levels)
-    # (r_nᵀE r_m)² = ρ_nᵀ𝔼ρ_m with each off-diagonal product counted twice in ρ
+    rho = R[:, i] * R[:, j] * np.where(i == j, 1.0, 2.0)
+    width = len(i)
+    S = np.empty((G, width, width))
+    for a in range(width):
+        for b in range(a, width):
+            S[:, a, b] = S[:, b, a] = np.bincount(codes, vv * rho[:, a] * rho[:, b], G)
     square = 0.5 * (
         E[:, i[:, None], i] * E[:, j[:, None], j] + E[:, i[:, None], j] * E[:, j[:, None], i]
     )
-    inner = np.eye(len(i)) - 2 * square @ S
-    return 2 * G.swapaxes(1, 2) @ np.linalg.solve(inner, square @ G)
+    K = 2 * np.linalg.solve(np.eye(width) - 2 * square @ S, square)
+    weighted = [ev * rho[:, a] for a in range(width)]
+    by_z = _sums(codes, weighted, R, G)
+    by_rest = _rest_sums(layout, weighted)
+    left = by_z.swapaxes(1, 2) @ K
+    return Cross(left @ by_z, _blocks_times(left, by_rest), _sandwich(K, by_rest))
+
+
+def _sums(codes: np.ndarray, weighted: list[np.ndarray], columns: np.ndarray, G: int) -> np.ndarray:
+    """Σ over each level's rows of weight times column, (G, weights, columns)."""
+    return np.stack(
+        [np.stack([np.bincount(codes, w * c, G) for c in columns.T], axis=1) for w in weighted],
+        axis=1,
+    )
+
+
+def _rest_sums(layout: Layout, weighted: list[np.ndarray]) -> Any:
+    """The same with the columns of the rest, (G · weights, r): sparse beside other factors."""
+    width, G, p = len(weighted), layout.G, layout.p
+    codes = layout.first.codes
+    dense = np.zeros((G, width, p)) if not p else _sums(codes, weighted, layout.X, G)
+    dense = dense.reshape(G * width, p)
+    if not layout.others:
+        return dense
+    rows = codes[:, None, None] * width + np.arange(width)[:, None]
+    entries = np.stack(weighted, axis=1)[:, :, None] * layout.values[:, None, :]
+    columns = np.broadcast_to(layout.columns[:, None, :] - p, entries.shape)
+    rows = np.broadcast_to(rows, entries.shape)
+    shape = (G * width, layout.r - p)
+    wide = sp.coo_array((entries.ravel(), (rows.ravel(), columns.ravel())), shape).tocsr()
+    return sp.hstack([sp.csr_array(dense), wide], format="csr")
+
+
+def _blocks_times(left: np.ndarray, right: Any) -> Any:
+    """The block-diagonal matrix of left (G, q, w) times right (Gw, r)."""
+    G, q, w = left.shape
+    if not sp.issparse(right):
+        return (left @ right.reshape(G, w, right.shape[1])).reshape(G * q, right.shape[1])
+    return sp.bsr_array((left, np.arange(G), np.arange(G + 1)), shape=(G * q, G * w)) @ right
+
+
+def _sandwich(K: np.ndarray, right: Any) -> np.ndarray:
+    """rightᵀ · blockdiag(K) · right, (r, r)."""
+    product = right.T @ _blocks_times(K, right)
+    return product.toarray() if sp.issparse(product) else product
