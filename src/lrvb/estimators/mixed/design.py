@@ -124,7 +124,7 @@ def _named(formula: Formula, known: list[str], response: bool = True) -> list[st
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
     if response:
-        texts += [formula.response, *([formula.trials] if formula.trials else [])]
+        texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
     names = [name for text in texts for name in named_columns(text, known, formula.text)]
     names += [name for bar in formula.bars for name in bar.columns]
     for name in names:
