@@ -199,7 +199,7 @@ def _clean(name: str, column: pd.Series) -> pd.Series | np.ndarray:
     if kind in NUMBERS:
         small = kind == "integer" and max(map(abs, values)) < 2**63
         return values.astype(bool if kind == "boolean" else np.int64 if small else np.float64)
-    return values
+    return pd.Series(values, dtype=object)
 
 
 def _refuse_infinite(table: Table) -> None:
