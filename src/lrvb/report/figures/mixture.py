@@ -55,7 +55,7 @@ def scaled(tables: Tables) -> pd.DataFrame:
     pairs = tables["covariances"]
     scale = np.ones(len(pairs))
     for column in ("first", "second"):
-        scale *= sds.loc[list(zip(pairs["data set"], pairs[column], strict=True))].to_numpy()
+        scale *= sds.reindex(zip(pairs["data set"], pairs[column], strict=True)).to_numpy()
     return pairs.assign(**{name: pairs[name] / scale for name in ("lrvb", "mfvb", "gibbs")})
 
 
