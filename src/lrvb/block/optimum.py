@@ -36,13 +36,17 @@ class Setting(NamedTuple):
 
 
 class State(NamedTuple):
-    """The factor: means, row variances, the rows' terms there, Σ, and the Hessian of the means."""
+    """The factor: means, row variances, the rows' terms there, Σ, and the Hessian of the means.
+
+    `value` is Σ_n ℓ at the variances that Σ gives, ℓ + ℓ_v δv: v is near them, not equal.
+    """
 
     mu: Vector
     v: np.ndarray
     terms: RowTerms
     Sigma: Arrow | Separate
     M: Arrow
+    value: float
 
 
 class NoOptimum(Exception):
@@ -69,8 +73,8 @@ def optimum(
         error = max(np.sqrt(max(decrement, 0.0)), change)
         stalled = stalled + 1 if error > 0.5 * best else 0
         best = min(best, error)
-        if error < tol or (best < 1e3 * tol and stalled > 4):
-            return State(mu, v, terms, Sigma, M)
+        if error < tol or (error < 1e3 * tol and stalled > 4):
+            return State(mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v)))
         u = np.log(v)
         v = np.exp(np.clip(anderson.next(u, np.log(target)), u - 2.0, u + 2.0))
         mu, terms = _move(setting, prior, center, s, mu, step, v, careful=decrement > _FAR)

@@ -73,7 +73,7 @@ class BlockSum:
         start: State | None = None if self.last is None else self.last.inner
         state = optimum(self.setting, prior, self.center, s, start, _TOL)
         scale = float(state.terms.s.sum())
-        value, logdet = state.terms.value, state.Sigma.logdet
+        value, logdet = state.value, state.Sigma.logdet
         self.last = Collapsed(m, state.mu, state.Sigma.blocks, logdet, value, scale, state)
         return self.last
 
