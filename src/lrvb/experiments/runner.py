@@ -49,11 +49,9 @@ def reproduce(plan: Plan) -> list[Result]:
     with Workers(plan.jobs) as workers:
         for experiment in experiments.values():
             run(experiment, plan, workers)
-    results = []
-    for name in NAMES:
-        shown = experiments.get(name) or _finished_earlier(name, plan)
-        if shown is not None:
-            results.append(draw(shown, plan))
+    shown = [experiments.get(name) or _finished_earlier(name, plan) for name in NAMES]
+    drawn = tqdm([e for e in shown if e is not None], desc=f"{'figures':15}", file=sys.stderr)
+    results = [draw(experiment, plan) for experiment in drawn]
     write_reproduction(plan.out / "index.html", results, quick=plan.quick, seed=plan.seed)
     return results
 

@@ -45,7 +45,7 @@ blockquote { margin: 0 0 1rem; padding: .1rem 1rem; border-left: 3px solid var(-
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th { font-weight: 600; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 7.5rem; }
 tbody th { font-weight: 400; }
 .badge { display: inline-block; border: 1px solid currentColor; border-radius: 1rem;
          padding: 0 .6rem; font-size: .8rem; font-weight: 600; white-space: nowrap; }
@@ -62,7 +62,7 @@ code { font-size: .9em; }
 @media (max-width: 40rem) {
   .summary li { grid-template-columns: 1fr auto; }
   .summary li > :last-child { grid-column: 1 / -1; }
-  figure img { width: auto; min-width: 36rem; max-width: none; height: auto; max-height: 22rem; }
+  figure img { width: 36rem; max-width: none; }
 }
 """
 
