@@ -25,6 +25,7 @@ from .precision_model import PrecisionModel, block_name
 from .priors import Priors, resolve
 from .response_column import check_family
 from .starts import start
+from .summary import Summary, summarize_model
 from .working import Working, working
 
 if TYPE_CHECKING:
@@ -113,6 +114,29 @@ class MixedModel:
         if not hasattr(self, "posterior_"):
             raise InvalidModel("This MixedModel has not been fitted; call fit(data) first.")
         return self.posterior_
+
+    def _design(self) -> Design:
+        self._fitted()
+        return self.design_
+
+    # ---- tables ---------------------------------------------------------------------------
+
+    def summary(self, prob: float = 0.94) -> Summary:
+        """A DataFrame `mean, sd, mfvb_sd, lower, upper` that prints with heading, blocks and priors.
+
+        Fixed effects by their names; `sd[1|g]`, `sd[x|g]` and `corr[g][1,x]` of the random effects;
+        `sd[residual]`. Intervals of sds are made on the log scale. Correlations are summarised from
+        draws with a fixed seed, their mfvb_sd from draws of q.
+        """
+        return summarize_model(
+            self.formula,
+            self.family,
+            self.factorization,
+            self._design(),
+            self.priors_,
+            self.posterior_,
+            prob,
+        )
 
     # ---- random effects -------------------------------------------------------------------
 
