@@ -95,7 +95,7 @@ def draw_locals(
             scaled = _correlations(tables["globals"], rows, panel, truth)
             _scatter(axis, scaled, "true", _CORRELATIONS, logarithmic=False)
             title = f"Cov(z, {pretty(panel.quantity)}) ÷ exact sds"
-        axis.set_title(f"{title}{', ' if panel.words else ''}{panel.words}", fontsize=10)
+        axis.set_title("\n".join(filter(None, (title, panel.words))), fontsize=10)
     return _finish(figure, axes, columns, "value", SDS[:2], path)
 
 
