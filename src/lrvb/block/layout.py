@@ -7,6 +7,7 @@ are sums over runs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -64,7 +65,10 @@ class Layout:
     """Sums and products with C for rows sorted by `first.codes`; every level has a row."""
 
     def __init__(self, X: np.ndarray, first: Grouping, others: Sequence[Grouping] = ()):
-        self.X, self.first, self.others = X, first, tuple(others)
+        # columns are what is multiplied and summed, so each lies in one piece
+        self.X = np.asfortranarray(X)
+        self.first = first._replace(R=np.asfortranarray(first.R))
+        self.others = tuple(others)
         self.n, self.p = X.shape
         self.G, self.q = first.levels, first.R.shape[1]
         self.starts = np.searchsorted(first.codes, np.arange(self.G))
@@ -79,6 +83,13 @@ class Layout:
             self._indptr = np.arange(0, self.n * width + 1, width)
             self._rows = (first.codes[:, None] * self.q + np.arange(self.q)).astype(np.int64)
             self._U = self._other_columns(np.ones(self.n))
+
+    @functools.cached_property
+    def products(self) -> list[np.ndarray]:
+        """r_i r_j of the first factor for i ≤ j, those with i < j counted twice, each (N,)."""
+        R = self.first.R
+        pairs = zip(*np.triu_indices(self.q), strict=True)
+        return [R[:, i] * R[:, j] * (1.0 if i == j else 2.0) for i, j in pairs]
 
     @property
     def size(self) -> int:
@@ -100,7 +111,7 @@ class Layout:
 
     def adjoint(self, s: np.ndarray) -> Vector:
         """Cᵀs."""
-        z = np.stack([self._by_level(s * self.first.R[:, i]) for i in range(self.q)], axis=1)
+        z = np.stack([self.by_level(s * self.first.R[:, i]) for i in range(self.q)], axis=1)
         rest = np.zeros(self.r)
         rest[: self.p] = self.X.T @ s
         for a in range(self.columns.shape[1]):
@@ -114,9 +125,9 @@ class Layout:
         for i in range(q):
             weighted = W * R[:, i]
             for j in range(i, q):
-                D[:, i, j] = D[:, j, i] = self._by_level(weighted * R[:, j])
+                D[:, i, j] = D[:, j, i] = self.by_level(weighted * R[:, j])
             for j in range(p):
-                B[:, i, j] = self._by_level(weighted * X[:, j])
+                B[:, i, j] = self.by_level(weighted * X[:, j])
         flat = B.reshape(self.G * q, p)
         A = np.zeros((self.r, self.r))
         A[:p, :p] = X.T @ (W[:, None] * X)
@@ -139,7 +150,8 @@ class Layout:
             self, self.X, self.first.codes, self.first.R, self.columns, self.values, Z11, Z1r, Zrr
         )
 
-    def _by_level(self, values: np.ndarray) -> np.ndarray:
+    def by_level(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the rows of each level of the first factor."""
         return np.add.reduceat(values, self.starts)
 
     def _other_columns(self, W: np.ndarray) -> Any:
@@ -161,7 +173,7 @@ def rest_entries(
             values.append(f.R[:, j])
     if not columns:
         return np.zeros((layout.n, 0), dtype=np.int64), np.zeros((layout.n, 0))
-    return np.stack(columns, axis=1), np.stack(values, axis=1)
+    return np.asfortranarray(np.stack(columns, axis=1)), np.asfortranarray(np.stack(values, axis=1))
 
 
 def quadratic(
@@ -179,19 +191,29 @@ def quadratic(
     q, p, e = layout.q, layout.p, columns.shape[1]
     result = np.empty(len(X))
     cross = Z1r.reshape(layout.G, q, layout.r)
+    tables = [[np.ascontiguousarray(cross[:, i, j]) for j in range(p)] for i in range(q)]
     for start in range(0, len(X), _CHUNK):
         here = slice(start, start + _CHUNK)
         x, k, r, at, u = X[here], codes[here], R[here], columns[here], values[here]
-        total = np.einsum("ni,ni->n", x @ Zrr[:p, :p], x)
+        total = np.zeros(len(x))
+        for j in range(p):
+            inner = Zrr[j, j] * x[:, j]
+            for other in range(j + 1, p):
+                inner += (2 * Zrr[j, other]) * x[:, other]
+            total += x[:, j] * inner
         for i in range(q):
-            inner = np.einsum("nj,nj->n", cross[k, i, :p], x)
-            for a in range(e):
-                inner += cross[k, i, at[:, a]] * u[:, a]
-            total += r[:, i] * (2 * inner + r[:, i] * Z11[k, i, i])
+            inner = r[:, i] * Z11[:, i, i][k]
             for j in range(i + 1, q):
-                total += 2 * r[:, i] * r[:, j] * Z11[k, i, j]
+                inner += r[:, j] * (2 * Z11[:, i, j])[k]
+            for j in range(p):
+                inner += x[:, j] * (2 * tables[i][j])[k]
+            for a in range(e):
+                inner += 2 * cross[k, i, at[:, a]] * u[:, a]
+            total += r[:, i] * inner
         for a in range(e):
-            inner = 2 * np.einsum("nj,nj->n", Zrr[at[:, a], :p], x)
+            inner = np.zeros(len(x))
+            for j in range(p):
+                inner += (2 * Zrr[:, j])[at[:, a]] * x[:, j]
             for b in range(e):
                 inner += Zrr[at[:, a], at[:, b]] * u[:, b]
             total += u[:, a] * inner

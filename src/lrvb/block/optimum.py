@@ -20,6 +20,7 @@ from .arrow import (
     invert_separately,
     posterior_precision,
 )
+from .feedback import feedback
 from .layout import Layout, Vector
 from .rows import Rows, RowTerms
 
@@ -75,10 +76,32 @@ def optimum(
         best = min(best, error)
         if error < tol or (error < 1e3 * tol and stalled > 4):
             return State(mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v)))
+        if rows.coupled:
+            target = _anticipated(setting, Sigma, terms, v, target, layout.forward(step))
         u = np.log(v)
         v = np.exp(np.clip(anderson.next(u, np.log(target)), u - 2.0, u + 2.0))
         mu, terms = _move(setting, prior, center, s, mu, step, v, careful=decrement > _FAR)
     raise NoOptimum
+
+
+def _anticipated(
+    setting: Setting,
+    Sigma: Arrow | Separate,
+    terms: RowTerms,
+    v: np.ndarray,
+    target: np.ndarray,
+    step: np.ndarray,
+) -> np.ndarray:
+    """The variances that the next weights will ask for, level by level; positive like `target`."""
+    answer = feedback(setting.layout, level_covariances(Sigma), terms.vv)
+    away = target - v
+    ahead = target + answer.follow(terms.ev * step + terms.vv * away)
+    return np.clip(ahead, target / 4, 4 * target)
+
+
+def level_covariances(Sigma: Arrow | Separate) -> np.ndarray:
+    """Each first level's covariance given the rest, (G, q, q)."""
+    return Sigma.E if isinstance(Sigma, Arrow) else Sigma.blocks.Z11
 
 
 def _start(setting: Setting, prior: Prior, center: Vector) -> tuple[Vector, np.ndarray]:

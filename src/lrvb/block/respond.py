@@ -1,10 +1,9 @@
 r"""Σ̂_w|α: how the means answer a tilt of themselves, in the blocks that rows touch.
 
 The inverse Hessian M⁻¹ of the means is the answer while variances stay. Where the rows' weights depend
-on them, the variances of a level's rows follow its linear predictors: with ρ_n the products of r_n,
-(r_nᵀEr_m)² = ρ_nᵀ𝔼ρ_m for the level's covariance E, and G = Σ_n ℓ_ηv ρ_n c_nᵀ, M loses
-2Gᵀ(𝔼⁻¹ − 2Σ_n ℓ_vv ρ_nρ_nᵀ)⁻¹G for every level of the first factor. What passes from one level's
-variances to another's is left out.
+on them, the variances of a level's rows follow its linear predictors (see `feedback`), and M loses GᵀAG
+for every level of the first factor, with G = Σ_n ℓ_ηv ρ_n c_nᵀ. What passes from one level's variances
+to another's is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .arrow import Blocks, NotPositive, invert, posterior_precision
+from .feedback import feedback
 from .layout import Cross, Layout
 from .least_squares import LeastSquares
 from .sums import BlockSum, Collapsed
@@ -36,31 +36,19 @@ def conditional_blocks(block: BlockSum, found: Collapsed) -> Blocks:
 
 
 def _followed(layout: Layout, E: np.ndarray, ev: np.ndarray, vv: np.ndarray) -> Cross:
-    """2GᵀKG summed over levels, K = (𝔼⁻¹ − 2Σ ℓ_vv ρρᵀ)⁻¹, in the blocks of M."""
-    codes, R, G, q = layout.first.codes, layout.first.R, layout.G, layout.q
-    i, j = np.triu_indices(q)
-    rho = R[:, i] * R[:, j] * np.where(i == j, 1.0, 2.0)
-    width = len(i)
-    S = np.empty((G, width, width))
-    for a in range(width):
-        for b in range(a, width):
-            S[:, a, b] = S[:, b, a] = np.bincount(codes, vv * rho[:, a] * rho[:, b], G)
-    square = 0.5 * (
-        E[:, i[:, None], i] * E[:, j[:, None], j] + E[:, i[:, None], j] * E[:, j[:, None], i]
-    )
-    K = 2 * np.linalg.solve(np.eye(width) - 2 * square @ S, square)
-    weighted = [ev * rho[:, a] for a in range(width)]
-    by_z = _sums(codes, weighted, R, G)
+    """GᵀAG summed over levels, in the blocks of M."""
+    A = feedback(layout, E, vv).A
+    weighted = [ev * rho for rho in layout.products]
+    by_z = _sums(layout, weighted, layout.first.R)
     by_rest = _rest_sums(layout, weighted)
-    left = by_z.swapaxes(1, 2) @ K
-    return Cross(left @ by_z, _blocks_times(left, by_rest), _sandwich(K, by_rest))
+    left = by_z.swapaxes(1, 2) @ A
+    return Cross(left @ by_z, _blocks_times(left, by_rest), _sandwich(A, by_rest))
 
 
-def _sums(codes: np.ndarray, weighted: list[np.ndarray], columns: np.ndarray, G: int) -> np.ndarray:
+def _sums(layout: Layout, weighted: list[np.ndarray], columns: np.ndarray) -> np.ndarray:
     """Σ over each level's rows of weight times column, (G, weights, columns)."""
     return np.stack(
-        [np.stack([np.bincount(codes, w * c, G) for c in columns.T], axis=1) for w in weighted],
-        axis=1,
+        [np.stack([layout.by_level(w * c) for c in columns.T], axis=1) for w in weighted], axis=1
     )
 
 
@@ -68,7 +56,7 @@ def _rest_sums(layout: Layout, weighted: list[np.ndarray]) -> Any:
     """The same with the columns of the rest, (G · weights, r): sparse beside other factors."""
     width, G, p = len(weighted), layout.G, layout.p
     codes = layout.first.codes
-    dense = np.zeros((G, width, p)) if not p else _sums(codes, weighted, layout.X, G)
+    dense = np.zeros((G, width, p)) if not p else _sums(layout, weighted, layout.X)
     dense = dense.reshape(G * width, p)
     if not layout.others:
         return dense

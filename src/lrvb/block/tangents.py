@@ -12,8 +12,9 @@ import numpy as np
 
 from .anderson import solve_affine
 from .arrow import Blocks, Prior, posterior_precision
+from .feedback import feedback
 from .layout import Cross, Vector
-from .optimum import Setting, State
+from .optimum import Setting, State, level_covariances
 
 _TOL = 1e-10  # relative; a curvature is asked for to about eight digits
 
@@ -42,8 +43,14 @@ def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds:
         dQ = dQ if change is None else posterior_precision(dQ, change)
         return dmu, state.Sigma.tangent(dQ), d_eta
 
+    answer = feedback(layout, level_covariances(state.Sigma), vv)
+
+    def improved(u: np.ndarray) -> np.ndarray:
+        away = layout.quadratic(*parts(v * u)[1]) - v * u
+        return u + (away + answer.follow(vv * away) if rows.coupled else away) / v
+
     # in units of v, so that no row's variance is forgotten beside a larger one
-    dv = v * solve_affine(lambda u: layout.quadratic(*parts(v * u)[1]) / v, zero, _TOL)
+    dv = v * solve_affine(improved, zero, _TOL)
     dmu, blocks, d_eta = parts(dv)
     scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
     return Tangent(dmu, blocks, scale)
