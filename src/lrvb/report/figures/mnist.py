@@ -60,7 +60,8 @@ def draw_images(tables: Tables, path: Path) -> Path:
         for k in (0, 1)
         for column in ("mean", "sd")
     }
-    figure, axes = plt.subplots(3, 4, figsize=(10.2, 6.5), layout="constrained")
+    figure, axes = plt.subplots(3, 4, figsize=(10.4, 6.6), layout="constrained")
+    figure.get_layout_engine().set(rect=(0.012, 0, 0.976, 1))  # type: ignore[union-attr,call-arg]
     for j, (k, column) in enumerate(((0, "mean"), (0, "sd"), (1, "mean"), (1, "sd"))):
         first, second = (pictures[reading, k, column] for reading in READINGS)
         color = "gray" if column == "mean" else "magma"
@@ -70,7 +71,7 @@ def draw_images(tables: Tables, path: Path) -> Path:
         reach = np.abs(difference).max() or 1.0
         _show(axes[2, j], difference, "RdBu_r", -reach, reach)
         what = "mean" if column == "mean" else "sd of the mean"
-        axes[0, j].set_title(f"component {k + 1}: {what}", fontsize=11)
+        axes[0, j].set_title(f"component {k + 1}: {what}", fontsize=10)
     for i, words in enumerate((*READINGS.values(), "difference")):
         axes[i, 0].set_ylabel(words, fontsize=10)
     return save(figure, path)
