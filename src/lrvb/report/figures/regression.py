@@ -60,7 +60,7 @@ def draw_means(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) 
         rows = _rows(tables["globals"], panel, truth)
         shown = _present(MEANS, rows)
         _scatter(axis, rows, "true_mean", shown, logarithmic=_positive(panel.quantity))
-        for line, series in enumerate(shown):
+        for line, series in enumerate(reversed(shown)):
             bias = np.abs(rows[series.column] - rows["true_mean"]) / rows["true_sd"]
             text = f"median bias {bias.median():.3f} sd, worst {bias.max():.2f}"
             _note(axis, line, text, series.color)
@@ -210,9 +210,9 @@ def _plain_ticks(axis: Axes, which: str, low: float, high: float) -> None:
 
 
 def _note(axis: Axes, line: int, text: str, color: str) -> None:
-    """A line of text in the upper left corner."""
-    place = (0.03, 0.97 - 0.075 * line)
-    axis.text(*place, text, transform=axis.transAxes, va="top", fontsize=8, color=color)
+    """A line of text in the lower right corner, the first one lowest."""
+    place = (0.99, 0.03 + 0.07 * line)
+    axis.text(*place, text, transform=axis.transAxes, ha="right", fontsize=8, color=color)
 
 
 def _finish(
