@@ -27,8 +27,8 @@ format: $(VENV)/.installed-test ## Tidy the code: formatting, import order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(VENV)/.installed-plot ## Fit a small data set and write an HTML page about it
-	$(BIN)/python -m lrvb.demo
+demo: $(VENV)/.installed-plot ## Run the paper's experiments, small, and write an HTML page about them
+	$(BIN)/lrvb reproduce --quick
 
 docs: $(VENV)/.installed-test ## Rewrite the paper map, then run every example of the documentation
 	$(BIN)/python tests/test_paper_map.py
@@ -41,7 +41,7 @@ bench: $(VENV)/.installed-bench ## Run the benchmarks, one after another
 	done
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist reproduction reproduction-quick .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per extra; the package itself is installed editable, so only pyproject.toml matters.

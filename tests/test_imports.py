@@ -26,7 +26,7 @@ meanfield
 models.base
 newton starts collapse problem
 local_sums
-gram partitions objective
+gram partitions objective block
 ascent
 fitting
 curvature
@@ -40,14 +40,14 @@ models reference report bridges
 estimators plot
 lrvb
 experiments
-commands demo
+commands
 cli
 __main__
 """
 
 # Libraries beyond the core dependencies, and the only parts that may import them.
 GUESTS = {
-    "matplotlib": ("report", "demo"),
+    "matplotlib": ("report",),
     "arviz": ("bridges.arviz",),
     "dask": ("bridges.dask",),
     "distributed": ("bridges.dask",),

@@ -10,7 +10,6 @@ import html
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -169,23 +168,3 @@ def write_page(path: Path, title: str, lead: str, body: Sequence[str], footer: s
     with whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, paragraphs, then a figure with its caption, then a table."""
-
-    title: str
-    paragraphs: Sequence[str] = ()
-    figure: Path | None = None
-    caption: str = ""
-    table: pd.DataFrame | None = None
-    float_format: str = "{:.3f}"
-
-    def __str__(self) -> str:
-        pieces = [paragraph(text) for text in self.paragraphs]
-        if self.figure is not None:
-            pieces.append(figure(self.figure, self.caption))
-        if self.table is not None:
-            pieces.append(table(self.table, self.float_format))
-        return section(self.title, pieces)
