@@ -22,6 +22,11 @@ def command(out, *words):
     return [sys.executable, "-m", "lrvb", "reproduce", "--quick", "--out", str(out), *words]
 
 
+def hear_interrupts():
+    """A process started in the background of a shell inherits that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def saved(out):
     """The tasks on disk, with the time of their writing."""
     return {p: p.stat().st_mtime_ns for p in out.glob("parts/*/*/task.json")}
@@ -31,7 +36,9 @@ def saved(out):
 def reproduction(tmp_path_factory):
     """A run that is interrupted after a few tasks, then run to its end."""
     out = tmp_path_factory.mktemp("reproduction") / "out"
-    first = subprocess.Popen(command(out), stderr=subprocess.PIPE, text=True)
+    first = subprocess.Popen(
+        command(out), stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+    )
     while first.poll() is None and len(saved(out)) < 3:
         time.sleep(0.05)
     first.send_signal(signal.SIGINT)
