@@ -6,7 +6,8 @@ Four chains of NumPyro's NUTS in double precision, one after another, are extend
 quantity has the effective sample size asked for and r_hat < 1.01. Gaussian cases sample the
 precisions alone, with the coefficients integrated out, and then draw the coefficients given them;
 the others are non-centred. A case's rows are written as soon as it is done; cases already in the
-file are skipped, so a run that is stopped is taken up again. All six take about ten minutes on one core.
+file are skipped, so a run that is stopped is taken up again. All six take about ten minutes on one
+core. The stored file was made with `--ess 8000`, and 4500 for poisson_nested.
 
 Columns: mean, sd and skewness of the draws; ess and rhat; sd_error, the Monte Carlo error of the
 sd relative to it.
@@ -204,7 +205,7 @@ def sample(name: str, least: float) -> pd.DataFrame:
     made = design(name, CASES[name]())
     model = collapsed if made.family == "gaussian" else non_centred
     sampler = MCMC(
-        NUTS(model, dense_mass=True),
+        NUTS(model, dense_mass=dense_sites(made)),
         num_warmup=WARMUP,
         num_samples=BATCH,
         num_chains=CHAINS,
@@ -231,6 +232,16 @@ def sample(name: str, least: float) -> pd.DataFrame:
         )
         if table["ess"].min() >= least and table["rhat"].max() < 1.01:
             return table
+
+
+def dense_sites(made: Design) -> bool | list[tuple[str, ...]]:
+    """Sites whose mass matrix is dense: all but those of a term with a level for each row."""
+    if made.family == "gaussian":
+        return True
+    terms = [term for term in made.terms if len(term.levels) < len(made.y)]
+    if terms == made.terms:
+        return True
+    return [("beta", *[f"raw {term.group}" for term in terms])]
 
 
 def draw_coefficients(made: Design, sites: dict[str, Any], key: jax.Array) -> dict[str, jax.Array]:
