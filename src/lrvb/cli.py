@@ -28,6 +28,7 @@ def parser() -> Parser:
     """All commands and their options."""
     top = Parser(
         prog="lrvb",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30),
         description="Linear response variational Bayes: fast posterior means with honest "
         "standard deviations and covariances.",
     )

@@ -32,15 +32,23 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "data", type=Path, metavar="data.csv", help="a first line names the columns"
     )
-    parser.add_argument("--components", type=int, required=True, help="number of normals")
+    parser.add_argument(
+        "--components", type=int, required=True, metavar="K", help="how many normals"
+    )
     parser.add_argument(
         "--columns", metavar="A,B,...", help="columns to use (default: all that are numeric)"
     )
-    parser.add_argument("--separator", default=",", help="between columns (default: a comma)")
-    parser.add_argument("--out", type=Path, help="folder for the results (default: <data>-mixture)")
-    parser.add_argument("--seed", type=int, default=1, help="of the starts (default: 1)")
     parser.add_argument(
-        "--starts", type=int, default=4, help="tried; the best fit is kept (default: 4)"
+        "--separator", default=",", metavar="S", help="between columns (default: a comma)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for the results (default: <data>-mixture)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of the starts (default: 1)"
+    )
+    parser.add_argument(
+        "--starts", type=int, default=4, metavar="N", help="tried, the best kept (default: 4)"
     )
     parser.set_defaults(run=run)
 

@@ -40,10 +40,13 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--out",
         type=Path,
+        metavar="FOLDER",
         help="folder for the results (default: reproduction, or reproduction-quick with --quick)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of every random number (default: 1)")
-    parser.add_argument("--jobs", type=int, help="processes at a time (default: one per core)")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of every draw (default: 1)"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--fresh", action="store_true", help="compute again what is saved")
     parser.set_defaults(run=run)
 

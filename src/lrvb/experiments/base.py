@@ -31,6 +31,14 @@ class Findings:
     checks: Mapping[str, bool]
 
 
+def verdict(reason: str, numbers: pd.DataFrame, checks: Mapping[str, bool]) -> Findings:
+    """Reproduced, for the reason given, when every check holds; otherwise those that do not."""
+    failed = [words for words, holds in checks.items() if not holds]
+    if failed:
+        return Findings("differs", f"These do not hold: {'; '.join(failed)}.", numbers, checks)
+    return Findings("reproduced", reason, numbers, checks)
+
+
 @dataclass(frozen=True)
 class Figure:
     """A drawing of saved tables: `draw(tables, path)` writes a PNG."""

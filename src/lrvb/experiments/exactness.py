@@ -15,7 +15,7 @@ from ..families import MultivariateNormal, Normal
 from ..models.base import Model
 from ..posterior import infer
 from ..report.figures import exactness as drawn
-from .base import Experiment, Figure, Findings, Settings, Tables
+from .base import Experiment, Figure, Findings, Settings, Tables, verdict
 from .supplemented import CASES, compare
 
 CLAIM = (
@@ -145,26 +145,25 @@ def findings(tables: Tables, settings: Settings) -> Findings:
     off = (rates["observed"] - rates["predicted"]).abs().max()
     rows["rate of coordinate ascent: largest |observed − eigenvalue of DM|"] = (0.0, off)
     numbers = pd.DataFrame(rows, index=["published", "ours"]).T
-    return Findings(
-        verdict="reproduced",
-        reason="Linear response is exact for normal posteriors to rounding, in every dimension and for "
-        f"every split, where mean-field sds are as small as {ratio.min():.2f} of the true ones. The "
-        "Jacobian of the coordinate-ascent map, differenced from the update itself, gives the same "
-        "covariance also where the posterior is not normal, and its largest eigenvalue is the rate at "
-        "which coordinate ascent converges.",
-        numbers=numbers,
-        checks={
-            "the means are exact to 1e-8 sds": bool(errors["mean_error"].max() < 1e-8),
-            "the linear-response covariances are exact to 1e-8 of the sds": bool(
-                errors["cov_error"].max() < 1e-8
-            ),
-            "mean-field sds are never larger than the true ones": bool(ratio.max() < 1 + 1e-8),
-            "SEM gives the linear-response covariance to 1e-8 of the sds": bool(
-                sem["gap"].max() < 1e-8
-            ),
-            "coordinate ascent converges at the rate that DM predicts, to 0.001": bool(off < 1e-3),
-        },
+    checks = {
+        "the means are exact to 1e-8 sds": bool(errors["mean_error"].max() < 1e-8),
+        "the linear-response covariances are exact to 1e-8 of the sds": bool(
+            errors["cov_error"].max() < 1e-8
+        ),
+        "mean-field sds are never larger than the true ones": bool(ratio.max() < 1 + 1e-8),
+        "SEM gives the linear-response covariance to 1e-8 of the sds": bool(
+            sem["gap"].max() < 1e-8
+        ),
+        "coordinate ascent converges at the rate that DM predicts, to 0.001": bool(off < 1e-3),
+    }
+    reason = (
+        "Linear response is exact for normal posteriors to rounding, in every dimension and for every "
+        f"split, where mean-field sds are as small as {ratio.min():.2f} of the true ones. The Jacobian of "
+        "the coordinate-ascent map, differenced from the update itself, gives the same covariance also "
+        "where the posterior is not normal, and its largest eigenvalue is the rate at which coordinate "
+        "ascent converges."
     )
+    return verdict(reason, numbers, checks)
 
 
 EXPERIMENT = Experiment(
