@@ -50,6 +50,7 @@ class BlockSum:
         self.center = self.layout.zeros()
         self.center.rest[: self.layout.p] = center
         self.last: Collapsed | None = None
+        self._known: tuple[np.ndarray, list[tuple[int, Tangent]]] | None = None  # m, tangents there
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BlockSum:
         """Itself: it knows its rows."""
@@ -70,7 +71,7 @@ class BlockSum:
             value, scale = self.setting.value(solution, s), -0.5 * solution.square
             self.last = Collapsed(m, solution.mu, blocks, logdet, value, scale, solution)
             return self.last
-        start: State | None = None if self.last is None else self.last.inner
+        start = None if self.last is None else self._extrapolated(self.last, m)
         state = optimum(self.setting, prior, self.center, s, start, _TOL)
         scale = float(state.terms.s.sum())
         value, logdet = state.value, state.Sigma.logdet
@@ -125,8 +126,24 @@ class BlockSum:
         found = self.collapse(m)
         return {at: step.mu for at, step in self._steps(found)}
 
+    def _extrapolated(self, last: Collapsed, m: np.ndarray) -> State:
+        """Where the factor will be at m, as far as the tangents at the last m can tell."""
+        state: State = last.inner
+        if self._known is None or not np.array_equal(self._known[0], last.m):
+            return state
+        mu, relative = state.mu, np.zeros(self.layout.n)
+        for at, step in self._known[1]:
+            assert step.v is not None
+            mu = mu + step.mu.times(m[at] - last.m[at])
+            relative += (m[at] - last.m[at]) * step.v / state.v
+        if np.abs(relative).max() > 1:  # too far for a straight line
+            return state
+        return state._replace(mu=mu, v=state.v * np.exp(relative))
+
     def _steps(self, found: Collapsed) -> list[tuple[int, Tangent]]:
         """The tangent of every coordinate of m that the factor depends on."""
+        if self._known is not None and np.array_equal(self._known[0], found.m):
+            return self._known[1]
         where, steps = self.precisions, []
         away = found.mu - self.center
         for d in where.directions:
@@ -135,6 +152,7 @@ class BlockSum:
             steps.append((d.at, self._tangent(found, b, change, 0.0)))
         if where.scale is not None:
             steps.append((where.scale, self._tangent(found, self.layout.zeros(), None, 1.0)))
+        self._known = (found.m, steps)
         return steps
 
     def _tangent(self, found: Collapsed, b: Vector, change: Prior | None, ds: float) -> Tangent:

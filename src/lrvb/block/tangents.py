@@ -16,15 +16,16 @@ from .feedback import feedback
 from .layout import Cross, Vector
 from .optimum import Setting, State, level_covariances
 
-_TOL = 1e-10  # relative; a curvature is asked for to about eight digits
+_TOL = 1e-8  # relative: as many digits as a curvature is asked for
 
 
 class Tangent(NamedTuple):
-    """δμ, the change of Σ's blocks, and the change of Σ_n ∂ℓ/∂s."""
+    """δμ, the change of Σ's blocks, of Σ_n ∂ℓ/∂s, and of the rows' variances where they matter."""
 
     mu: Vector
     blocks: Blocks
     scale: float
+    v: np.ndarray | None = None
 
 
 def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds: float) -> Tangent:
@@ -53,7 +54,7 @@ def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds:
     dv = v * solve_affine(improved, zero, _TOL)
     dmu, blocks, d_eta = parts(dv)
     scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
-    return Tangent(dmu, blocks, scale)
+    return Tangent(dmu, blocks, scale, dv)
 
 
 def _nothing(state: State) -> Cross:

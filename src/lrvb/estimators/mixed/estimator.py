@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...block.optimum import NoOptimum
 from ...curvature import linearize
-from ...errors import InvalidData, InvalidModel
-from ...fitting import fit
+from ...errors import InvalidModel
 from ...posterior import Posterior
-from ...precision import in_double
-from ...problem import Problem, global_program, state_problem
+from ...problem import state_problem
 from ...response import respond
-from ...starts import initial
 from .assembly import Joined, join
 from .coordinates import Coordinates, coordinates, fixed_prior
 from .design import Design, build
 from .effects import Effects
 from .precision_model import PrecisionModel, block_name
+from .prediction import check_request, predict_rows
 from .priors import Priors, resolve
 from .response_column import check_family
-from .starts import start
+from .search import search
 from .summary import Summary, summarize_model
-from .working import Working, working
+from .working import Working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,14 +79,15 @@ class MixedModel:
         priors = resolve(self.priors, design, self.family)
         problem = state_problem(PrecisionModel(priors, design), None)
         where = coordinates(design)
-        work = working(design, problem.alpha, where, fixed_prior(priors, where), self.factorization)
-        optimum = fit(
+        optimum, work = search(
+            design,
             problem,
-            init=_checked_start(design, work, problem),
+            where,
+            fixed_prior(priors, where),
+            self.factorization,
             tol=self.tol,
             max_iter=self.max_iter,
             progress=bool(self.verbose),
-            local_sum=work.block,
         )
         joined = join(work.block, respond(linearize(optimum)), where)
         self._keep(design, priors, where, work, joined)
@@ -137,6 +135,22 @@ class MixedModel:
             self.posterior_,
             prob,
         )
+
+    def predict(
+        self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
+    ) -> pd.DataFrame:
+        """Predictions of new rows, or of the rows of the fit: `mean`, `sd`, and `lower`, `upper`.
+
+        They include the random effects, and the uncertainty of all coefficients together. A level
+        that the fit has not seen gets the mean 0 and the variance of its term; (1|obs) is such a
+        level in every new row. kind="mean" is the expected response given covariates and groups
+        (for a binomial response the probability), and its interval that of the linear predictor
+        through the link. kind="response" is a new observation, with the family's own noise: counts
+        have whole-numbered ends, which hold at least the probability asked for; those of a
+        bernoulli response are 0 or 1.
+        """
+        check_request(interval, kind)
+        return predict_rows(self, self._design(), new_data, interval, kind)
 
     # ---- random effects -------------------------------------------------------------------
 
@@ -191,20 +205,3 @@ def _labels(design: Design, joined: Joined) -> list[str | None]:
             labels.append(f"{block}[{coefficients[i]},{coefficients[j]}]")
         labels.append(f"logdet({block})")
     return labels
-
-
-@in_double
-def _checked_start(design: Design, work: Working, problem: Problem) -> dict[str, Any]:
-    """The start, after a first look at whether the coefficients have an optimum there."""
-    init = start(design)
-    q, *_ = global_program(problem.structure, 2)(problem.traced, initial(problem.alpha, init))
-    try:
-        work.block.collapse(np.array(q.m))
-    except NoOptimum as error:
-        raise InvalidData(
-            "The coefficients have no finite optimum, even with the precisions held fixed. Rescale "
-            "columns with very large values, check the offset, and look for fixed effects that the "
-            "data leave undetermined; a proper prior such as priors={'fixed': lrvb.prior.Normal(0, 10)} "
-            "helps."
-        ) from error
-    return init

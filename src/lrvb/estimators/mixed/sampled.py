@@ -1,0 +1,46 @@
+"""A start for large tables: the optimum of some levels with all of their rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .design import Design
+from .groups import Factor
+
+ROWS = 20_000  # about as many rows in the sample
+LARGE = 4 * ROWS  # fewer rows are fitted at once
+
+
+def sample_of(design: Design) -> Design | None:
+    """The rows of some levels of the factor with most levels; None for a table that is not large."""
+    usable = [f for f in range(len(design.factors)) if f != design.observation]
+    if design.n <= LARGE or not usable:
+        return None
+    largest = max(usable, key=lambda f: len(design.factors[f].levels))
+    levels = len(design.factors[largest].levels)
+    taken = int(np.ceil(levels * ROWS / design.n))
+    if taken < 50:  # a few large levels: all of them are needed to know their spread
+        return None
+    chosen = np.random.default_rng(0).permutation(levels)[:taken]
+    inside = np.zeros(levels, dtype=bool)
+    inside[chosen] = True
+    rows = np.flatnonzero(inside[design.factors[largest].codes])
+    factors = [_recoded(factor, rows) for factor in design.factors]
+    return replace(
+        design,
+        y=design.y[rows],
+        trials=None if design.trials is None else design.trials[rows],
+        X=design.X[rows],
+        offset=None if design.offset is None else design.offset[rows],
+        terms=[term._replace(R=term.R[rows]) for term in design.terms],
+        factors=factors,
+        rows=design.rows[rows],
+    )
+
+
+def _recoded(factor: Factor, rows: np.ndarray) -> Factor:
+    """The factor of some rows, with the levels that occur among them."""
+    kept, codes = np.unique(factor.codes[rows], return_inverse=True)
+    return factor._replace(codes=codes.astype(np.int32), levels=factor.levels[kept])
