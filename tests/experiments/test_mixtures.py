@@ -188,7 +188,7 @@ PERTURBATIONS = [
         "reproduced",
     ),
     ("scaling", changed("times", "run == 'rows' and N > 20000", response=1.6), "rows", "differs"),
-    ("scaling", changed("times", "run == 'columns' and P > 12", response=4.0), "cubic", "differs"),
+    ("scaling", changed("times", "run == 'columns' and P > 12", response=10.0), "cubic", "differs"),
     ("scaling", changed("times", "N == 25000", gibbs=0.009), "faster", "differs"),
     ("scaling", without("times", "P == 13"), "every size", "differs"),
 ]

@@ -173,7 +173,7 @@ EXPERIMENT = Experiment(
         Figure(
             "sds",
             "Posterior sds of Λ, μ and log π against the Gibbs sampler's, in both readings of the "
-            "pixels, on logarithmic scales.",
+            "pixels; scales are logarithmic where the sds differ by more than a factor of three.",
             figures.draw_sds,
         ),
         Figure(

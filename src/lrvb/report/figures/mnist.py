@@ -98,7 +98,7 @@ def _show(
 def draw_errors(tables: Tables, path: Path) -> Path:
     """Bars of the test error: all images, then by digit, in both readings."""
     table = tables["errors"]
-    figure, axis = plt.subplots(figsize=(6.8, 3.4))
+    figure, axis = plt.subplots(figsize=(9.6, 3.4))
     groups = ["all", *sorted(table["digit"].unique())]
     for shift, reading, color in ((-0.2, "int8", STUDY), (0.2, "uint8", RIGHT)):
         mine = table[table["reading"] == reading]
