@@ -28,12 +28,11 @@ def parser() -> Parser:
     """All commands and their options."""
     top = Parser(
         prog="lrvb",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30),
         description="Linear response variational Bayes: fast posterior means with honest "
         "standard deviations and covariances.",
     )
     top.add_argument("--version", action="version", version=f"lrvb {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="command", required=True)
+    commands = top.add_subparsers(title="commands", dest="command", required=True)
     for command in (mixture, reproduce):
         command.add(commands)
     return top
