@@ -25,6 +25,16 @@ class Moments(NamedTuple):
     cov: np.ndarray
 
 
+class RowEffects(NamedTuple):
+    """Of each row's own effect (N,): mean a, ∂a/∂ζ̄, ∂a/∂s, variance given ζ, and variance under q."""
+
+    mean: np.ndarray
+    follow: np.ndarray
+    scale: np.ndarray
+    noise: np.ndarray
+    plain: np.ndarray
+
+
 class Effects(Mapping[str, xr.Dataset]):
     """A dataset over levels for each coefficient, `1|g`, `x|g`, made when it is asked for."""
 
@@ -83,30 +93,33 @@ class Effects(Mapping[str, xr.Dataset]):
         plain = precisions.covariances(at, found.blocks)[:, j, j]
         return self._moments(pick(found.mu), given, plain, R, tilts)
 
-    def _of_rows(self, codes: np.ndarray) -> Moments:
-        """The effect e_n of each row: e = a − f(ζ − ζ̄) + noise of variance E, a following ζ̄."""
+    def row_effects(self) -> RowEffects:
+        """What is known of the effect e_n of each row, rows in working order."""
         block, joined = self.work.block, self.joined
-        found = block.collapse(joined.inner.fit.m)
-        layout, state = block.layout, found.inner
+        state = block.collapse(joined.inner.fit.m).inner
         s = block.precisions.s(joined.inner.fit.m)
         terms = state.terms
         mean = terms.e / s  # ℓ_η = sa
         follow = terms.ee / s  # ∂a/∂ζ̄
-        R = np.stack([follow * layout.forward(r) for r in joined.R], axis=1)
-        own = block.precisions.scale
-        R[:, own] += (terms.es - mean) / s
-        tilts = None
-        if joined.tilts:
-            tilts = np.stack([follow * layout.forward(w) for w in joined.tilts], axis=1)
+        scale = (terms.es - mean) / s
         if isinstance(getattr(block.setting, "rows", None), Joint):
             f = -2 * terms.v / s
             noise = (1 - f) / s
-            plain = f**2 * state.v + noise
-        else:
-            noise = np.maximum((1 + terms.ee / s) / s, 0.0)  # Var u = (ℓ_ηη + s)/s²
-            plain = noise
-        given = follow**2 * layout.quadratic(*joined.given) + noise
-        moments = self._moments(mean, given, plain, R, tilts)
+            return RowEffects(mean, follow, scale, noise, f**2 * state.v + noise)
+        noise = np.maximum((1 + terms.ee / s) / s, 0.0)  # Var u = (ℓ_ηη + s)/s²
+        return RowEffects(mean, follow, scale, noise, noise)
+
+    def _of_rows(self, codes: np.ndarray) -> Moments:
+        """The effect e_n of each row: e = a − f(ζ − ζ̄) + noise of variance E, a following ζ̄."""
+        block, joined = self.work.block, self.joined
+        layout, own = block.layout, self.row_effects()
+        R = np.stack([own.follow * layout.forward(r) for r in joined.R], axis=1)
+        R[:, block.precisions.scale] += own.scale
+        tilts = None
+        if joined.tilts:
+            tilts = np.stack([own.follow * layout.forward(w) for w in joined.tilts], axis=1)
+        given = own.follow**2 * layout.quadratic(*joined.given) + own.noise
+        moments = self._moments(own.mean, given, own.plain, R, tilts)
         position = np.empty(len(codes), dtype=int)
         position[codes[self.work.order]] = np.arange(len(codes))  # level → row in working order
         return Moments(*(part[position] for part in moments))
