@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import scipy.linalg
 
@@ -10,14 +12,21 @@ from .refinement import refine
 from .response import Response
 
 
-def draw(
-    response: Response, n: int, rng: np.random.Generator, *, refined: bool = False
-) -> dict[str, np.ndarray]:
-    """n draws of every global block.
+class Unconstrained(NamedTuple):
+    """Coordinates u of all global blocks, u = mean + W(T − m) + rest: Cov(u) = WΣ̂Wᵀ + R."""
 
-    Each family gives coordinates u = mean + W(T − m) + rest, with rest uncorrelated with T and of
-    covariance R; so Cov(u) = WΣ̂Wᵀ + R over all blocks together.
-    """
+    mean: np.ndarray
+    W: np.ndarray
+    R: np.ndarray
+    copies: list[tuple[str, Any, int]]  # block, natural parameters, number of coordinates
+
+    def root(self, Sigma: np.ndarray) -> np.ndarray:
+        """A root of Cov(u)."""
+        return _root(self.W @ Sigma @ self.W.T + self.R)
+
+
+def unconstrained(response: Response) -> Unconstrained:
+    """Each family gives its coordinates, with a rest uncorrelated with T and of covariance R."""
     alpha, eta = response.alpha, response.fit.eta
     means, loadings, rests, copies = [], [], [], []
     for name, family in alpha.blocks.items():
@@ -31,26 +40,41 @@ def draw(
             means.append(np.asarray(mean, dtype=float))
             loadings.append(wide)
             rests.append(np.asarray(R, dtype=float))
-            copies.append((name, natural))
-    W, R = np.concatenate(loadings), scipy.linalg.block_diag(*rests)
-    noise = rng.standard_normal((n, len(W))) @ _root(W @ response.Sigma @ W.T + R).T
-    u = np.concatenate(means) + noise
-    if refined:
-        second = refine(response, W)
-        plain = np.einsum("ka,ab,kb->k", W, response.Sigma, W)
-        rest = np.diag(R)
-        scale = np.sqrt((second.variance + rest) / (plain + rest))
-        u = np.concatenate(means) + second.shift + noise * scale
-    result: dict[str, list[np.ndarray]] = {name: [] for name in alpha.blocks}
+            copies.append((name, natural, len(mean)))
+    return Unconstrained(
+        np.concatenate(means), np.concatenate(loadings), scipy.linalg.block_diag(*rests), copies
+    )
+
+
+def constrained(response: Response, where: Unconstrained, u: np.ndarray) -> dict[str, np.ndarray]:
+    """The values of every global block at coordinates u (n, k)."""
+    blocks = response.alpha.blocks
+    result: dict[str, list[np.ndarray]] = {name: [] for name in blocks}
     start = 0
-    for (name, natural), mean in zip(copies, means, strict=True):
-        here = slice(start, start + len(mean))
+    for name, natural, width in where.copies:
+        here = slice(start, start + width)
         start = here.stop
-        result[name].append(np.asarray(alpha.blocks[name].constrain(natural, u[:, here])))
+        result[name].append(np.asarray(blocks[name].constrain(natural, u[:, here])))
     return {
-        name: np.stack(parts, axis=1).reshape(n, *alpha.blocks[name].batch, *parts[0].shape[1:])
+        name: np.stack(parts, axis=1).reshape(len(u), *blocks[name].batch, *parts[0].shape[1:])
         for name, parts in result.items()
     }
+
+
+def draw(
+    response: Response, n: int, rng: np.random.Generator, *, refined: bool = False
+) -> dict[str, np.ndarray]:
+    """n draws of every global block."""
+    where = unconstrained(response)
+    noise = rng.standard_normal((n, len(where.W))) @ where.root(response.Sigma).T
+    u = where.mean + noise
+    if refined:
+        second = refine(response, where.W)
+        plain = np.einsum("ka,ab,kb->k", where.W, response.Sigma, where.W)
+        rest = np.diag(where.R)
+        scale = np.sqrt((second.variance + rest) / (plain + rest))
+        u = where.mean + second.shift + noise * scale
+    return constrained(response, where, u)
 
 
 def _on_host(stats: tuple[object, ...]) -> tuple[object, ...]:

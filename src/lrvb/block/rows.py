@@ -6,6 +6,7 @@ residual's, or an observation-level effect's). The terms in E log τ are counted
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -111,7 +112,11 @@ class Binomial:
 
 def hermite(sd: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of a standard normal, enough for a logistic curve under this sd."""
-    nodes = int(np.clip(16 * np.ceil((20 * sd**2 + 12) / 16), 16, 320))
+    return _rule(int(np.clip(16 * np.ceil((20 * sd**2 + 12) / 16), 16, 320)))
+
+
+@functools.cache
+def _rule(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
     kept = w > 1e-18 * w.max()
     return x[kept], w[kept] / w.sum()
@@ -135,26 +140,35 @@ class Joint:
     def solve(
         self, zeta: np.ndarray, v: np.ndarray, s: float
     ) -> tuple[np.ndarray, np.ndarray, RowTerms]:
-        """a, t and the inner terms at (ζ̄ + a, t), by Newton's method on every row at once."""
+        """a, t and the inner terms at (ζ̄ + a, t), by Newton's method on every row at once.
+
+        All are NaN where it finds no solution.
+        """
         if self._last is None:
             guess, weight = self.inner.start()
             a = (guess - zeta) * weight / (weight + s)
             t = (s / (weight + s)) ** 2 * v + 1 / (weight + s)
         else:
             a, t = self._last
+        reach, last = np.ones_like(a), (np.zeros_like(a), np.zeros_like(t))
         for _ in range(100):
             terms = self.inner.at(zeta + a, t, 1.0)
             g1, g2, J = self._system(terms, a, t, v, s)
             det = J[0] * J[3] - J[1] * J[2]
             da = -(J[3] * g1 - J[1] * g2) / det
             dt = -(J[0] * g2 - J[2] * g1) / det
-            da = np.clip(da, -2.0, 2.0)
-            new_t = np.clip(t + dt, t / 4, 4 * t + 1e-12)
+            # a row that turns round goes half as far, lest it go to and fro for ever
+            reach = np.where((da * last[0] < 0) | (dt * last[1] < 0), reach / 2, reach)
+            last = da, dt
+            da = np.clip(da, -2.0 * reach, 2.0 * reach)
+            new_t = np.clip(t + dt, t * 4.0**-reach, t * 4.0**reach + 1e-12)
             moved = max(np.abs(da).max(), np.abs(new_t / t - 1).max())
             a, t = a + da, new_t
             if not np.isfinite(moved) or moved < 1e-13:
                 break
-        self._last = (a, t) if np.isfinite(moved) else None
+        found = moved < 1e-8
+        self._last = (a, t) if found else None
+        a = a if found else np.full_like(a, np.nan)
         return a, t, self.inner.at(zeta + a, t, 1.0)
 
     @staticmethod

@@ -78,6 +78,14 @@ class BlockSum:
         self.last = Collapsed(m, state.mu, state.Sigma.blocks, logdet, value, scale, state)
         return self.last
 
+    def remembered(self) -> Any:
+        """The last optimum and its tangents, for `recall` after an excursion."""
+        return self.last, self._known
+
+    def recall(self, remembered: Any) -> None:
+        """Be again where `remembered` was taken."""
+        self.last, self._known = remembered
+
     def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
         """Value and gradient, and with `order=2` the curvature."""
         m = np.array(m)

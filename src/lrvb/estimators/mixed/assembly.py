@@ -20,6 +20,7 @@ from ...fitting import Fit
 from ...meanfield import MeanField
 from ...objective import Point
 from ...response import Response
+from .averaging import averaged_blocks
 from .coordinates import Coordinates
 
 
@@ -37,14 +38,22 @@ class Joined(NamedTuple):
     given: Blocks
 
 
-def join(block: BlockSum, inner: Response, where: Coordinates) -> Joined:
-    """The response of (β, precisions) on the user's scale."""
+def join(block: BlockSum, inner: Response, where: Coordinates, *, averaged: bool = False) -> Joined:
+    """The response of (β, precisions) on the user's scale.
+
+    With `averaged` the covariance of w given the precisions is their average, not that at their
+    means: see `averaging`.
+    """
     fit, m = inner.fit, inner.fit.m
     found, p = block.collapse(m), block.layout.p
     moves = block.responses(m)
     R = [moves.get(i, block.layout.zeros()) for i in range(len(m))]
     tilts = block.tilts(m, np.arange(p))
     given = conditional_blocks(block, found)
+    if averaged:
+        average = averaged_blocks(block, inner, given)
+        tilts = [tilt + _column(average, given, j) for j, tilt in enumerate(tilts)]
+        given = average
     if p == 0:
         return Joined(inner, inner, R, tilts, given)
     T = where.T
@@ -76,3 +85,9 @@ def join(block: BlockSum, inner: Response, where: Coordinates) -> Joined:
         local_sum=None,
     )
     return Joined(Response(whole, C, Sigma), inner, R, tilts, given)
+
+
+def _column(after: Blocks, before: Blocks, j: int) -> Vector:
+    """The change of Cov(w, b_j)."""
+    z = (after.Z1r - before.Z1r)[:, j].reshape(after.Z11.shape[:2])
+    return Vector(z, (after.Zrr - before.Zrr)[:, j])

@@ -89,7 +89,8 @@ class MixedModel:
             max_iter=self.max_iter,
             progress=bool(self.verbose),
         )
-        joined = join(work.block, respond(linearize(optimum)), where)
+        averaged = self.factorization == "blocked"
+        joined = join(work.block, respond(linearize(optimum)), where, averaged=averaged)
         self._keep(design, priors, where, work, joined)
         return self
 
