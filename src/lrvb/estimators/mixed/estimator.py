@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FACTORIZATIONS = ("blocked", "mean_field")
+MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
 class MixedModel:
@@ -52,7 +54,7 @@ class MixedModel:
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
-        verbose: bool = False,
+        verbose: bool | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -87,7 +89,7 @@ class MixedModel:
             self.factorization,
             tol=self.tol,
             max_iter=self.max_iter,
-            progress=bool(self.verbose),
+            progress=self._progress(design.n),
         )
         averaged = self.factorization == "blocked"
         joined = join(work.block, respond(linearize(optimum)), where, averaged=averaged)
@@ -108,6 +110,12 @@ class MixedModel:
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
         self.converged_ = self.posterior_.converged
         self._where, self._work, self._joined, self._effects = where, work, joined, effects
+
+    def _progress(self, rows: int) -> bool:
+        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
+        if self.verbose is not None:
+            return bool(self.verbose)
+        return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
