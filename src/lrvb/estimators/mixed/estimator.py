@@ -15,6 +15,7 @@ from ...posterior import Posterior
 from ...problem import state_problem
 from ...response import respond
 from .assembly import Joined, join
+from .contrast import contrast_table
 from .coordinates import Coordinates, coordinates, fixed_prior
 from .design import Design, build
 from .effects import Effects
@@ -144,6 +145,14 @@ class MixedModel:
             self.posterior_,
             prob,
         )
+
+    def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
+        """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
+
+        A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
+        several come as a list, or as a mapping from names of your own.
+        """
+        return contrast_table(contrasts, self._fitted(), prob)
 
     def predict(
         self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
