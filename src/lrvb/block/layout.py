@@ -111,7 +111,9 @@ class Layout:
 
     def adjoint(self, s: np.ndarray) -> Vector:
         """Cᵀs."""
-        z = np.stack([self.by_level(s * self.first.R[:, i]) for i in range(self.q)], axis=1)
+        z = np.empty((self.G, self.q))
+        for i in range(self.q):
+            z[:, i] = self.by_level(s * self.first.R[:, i])
         rest = np.zeros(self.r)
         rest[: self.p] = self.X.T @ s
         for a in range(self.columns.shape[1]):

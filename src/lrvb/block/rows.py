@@ -150,18 +150,14 @@ class Joint:
             t = (s / (weight + s)) ** 2 * v + 1 / (weight + s)
         else:
             a, t = self._last
-        reach, last = np.ones_like(a), (np.zeros_like(a), np.zeros_like(t))
         for _ in range(100):
             terms = self.inner.at(zeta + a, t, 1.0)
             g1, g2, J = self._system(terms, a, t, v, s)
             det = J[0] * J[3] - J[1] * J[2]
             da = -(J[3] * g1 - J[1] * g2) / det
             dt = -(J[0] * g2 - J[2] * g1) / det
-            # a row that turns round goes half as far, lest it go to and fro for ever
-            reach = np.where((da * last[0] < 0) | (dt * last[1] < 0), reach / 2, reach)
-            last = da, dt
-            da = np.clip(da, -2.0 * reach, 2.0 * reach)
-            new_t = np.clip(t + dt, t * 4.0**-reach, t * 4.0**reach + 1e-12)
+            da = np.clip(da, -2.0, 2.0)
+            new_t = np.clip(t + dt, t / 4, 4 * t)
             moved = max(np.abs(da).max(), np.abs(new_t / t - 1).max())
             a, t = a + da, new_t
             if not np.isfinite(moved) or moved < 1e-13:
@@ -173,14 +169,14 @@ class Joint:
 
     @staticmethod
     def _system(terms: RowTerms, a: np.ndarray, t: np.ndarray, v: np.ndarray, s: float) -> tuple:
-        """Residuals of ℓ_η = sa and t = φ(W), and their Jacobian in (a, t), row-major."""
+        """Residuals of ℓ_η = sa and log t = log φ(W), and their Jacobian in (a, t), row-major."""
         W = -2 * terms.v
         W_e, W_t = -2 * terms.ev, -2 * terms.vv
         total = W + s
         phi = (s / total) ** 2 * v + 1 / total
         slope = -2 * s**2 * v / total**3 - 1 / total**2
-        J = (terms.ee - s, terms.ev, -slope * W_e, 1 - slope * W_t)
-        return terms.e - s * a, t - phi, J
+        J = (terms.ee - s, terms.ev, -slope * W_e / phi, 1 / t - slope * W_t / phi)
+        return terms.e - s * a, np.log(t / phi), J
 
     def at(self, zeta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
         """The row term with its own effect maximised out."""
@@ -193,9 +189,9 @@ class Joint:
         _, _, J = self._system(terms, a, t, v, s)
         slope = -2 * s**2 * v / total**3 - 1 / total**2
         sides = {
-            "e": (terms.ee, -slope * W_e),
-            "v": (np.zeros_like(v), -(ratio**2)),
-            "s": (-a, -(2 * s * W * v / total**3 - 1 / total**2)),
+            "e": (terms.ee, -slope * W_e / t),
+            "v": (np.zeros_like(v), -(ratio**2) / t),
+            "s": (-a, -(2 * s * W * v / total**3 - 1 / total**2) / t),
         }
         det = J[0] * J[3] - J[1] * J[2]
         da, dW = {}, {}
