@@ -27,10 +27,56 @@ def mixture(
     try:
         from .report.mixture_plots import draw_mixture
     except ImportError as error:
-        if (error.name or "").split(".")[0] != "matplotlib":
-            raise
-        raise ImportError(
-            "lrvb.plot needs Matplotlib, which is not installed: pip install 'lrvb[plot]'.",
-            name="matplotlib",
-        ) from error
+        raise _missing(error) from error
     return draw_mixture(estimator, X, columns, ax, draws=draws, seed=seed)
+
+
+def coefficients(
+    model: Any, names: Any = None, ax: Axes | None = None, *, prob: float = 0.94
+) -> Axes:
+    """The fixed effects of a fitted `MixedModel`, each with both intervals.
+
+    Blue by linear response, orange by mean field. `names` chooses some of them. Returns the axes.
+    """
+    try:
+        from .report.mixed_plots import draw_coefficients
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_coefficients(model, names, ax, prob=prob)
+
+
+def ranef(
+    model: Any, term: str | None = None, ax: Axes | None = None, *, prob: float = 0.94
+) -> Axes:
+    """A caterpillar: every level's effect with its interval, sorted by the means.
+
+    `term` is one coefficient of a fitted `MixedModel`, such as "1|g"; the first by default.
+    """
+    try:
+        from .report.mixed_plots import draw_ranef
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_ranef(model, term, ax, prob=prob)
+
+
+def fitted(model: Any, ax: Axes | None = None, *, interval: float = 0.9, seed: int = 0) -> Axes:
+    """Fitted means of a `MixedModel` with their intervals, against the observed responses.
+
+    For zeros and ones: the share of ones among rows with similar fitted probabilities. Of many
+    rows a part is drawn, chosen by `seed`.
+    """
+    try:
+        from .report.mixed_plots import draw_fitted
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_fitted(model, ax, interval=interval, seed=seed)
+
+
+def _missing(error: ImportError) -> ImportError:
+    """The error that says how to get Matplotlib, when it is what is missing."""
+    if (error.name or "").split(".")[0] != "matplotlib":
+        return error
+    return ImportError(
+        "lrvb.plot needs Matplotlib, which is not installed: pip install 'lrvb[plot]'.",
+        name="matplotlib",
+    )
