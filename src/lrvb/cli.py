@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from . import __version__
-from .commands import mixture, reproduce
+from .commands import mixed, mixture, reproduce
 from .commands.common import Interrupted
 from .errors import LrvbError
 
@@ -33,7 +33,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"lrvb {__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True)
-    for command in (mixture, reproduce):
+    for command in (mixture, mixed, reproduce):
         command.add(commands)
     return top
 

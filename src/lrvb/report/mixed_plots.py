@@ -22,7 +22,7 @@ MOST_POINTS = 5000  # rows drawn; more would only hide each other
 def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -> Axes:
     """See `lrvb.plot.coefficients`."""
     table = _coefficients(model, names, prob)
-    ax = ax or _axes(6.6, 1.3 + 0.42 * len(table))
+    ax = ax or _axes(7.0, 1.3 + 0.42 * len(table))
     reach = float(ndtri(0.5 + prob / 2)) * table["mfvb_sd"]
     y = np.arange(len(table))
     ax.axvline(0.0, color="0.75", linewidth=1, zorder=0)
@@ -50,7 +50,7 @@ def draw_ranef(model: Any, term: str | None, ax: Axes | None, *, prob: float) ->
     table = model.ranef(term, prob).sort_values("mean", kind="stable")
     levels = len(table)
     named = levels <= MOST_LABELS
-    ax = ax or _axes(6.0, 1.2 + 0.2 * levels if named else 7.5)
+    ax = ax or _axes(7.0, 1.2 + 0.18 * levels if named else 6.2)
     y = np.arange(levels)
     segments = [
         [(low, k), (high, k)]
@@ -88,7 +88,7 @@ def draw_fitted(model: Any, ax: Axes | None, *, interval: float, seed: int) -> A
     if len(rows) > MOST_POINTS:
         rows = np.random.default_rng(seed).choice(rows, MOST_POINTS, replace=False)
     part, observed = table.iloc[rows], np.asarray(observed, dtype=float)[rows]
-    ax = ax or _axes(6.0, 5.4)
+    ax = ax or _axes(7.0, 4.8)
     if design.family == "bernoulli":
         _shares(ax, part["mean"].to_numpy(), observed)
         return ax

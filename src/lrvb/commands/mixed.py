@@ -1,0 +1,151 @@
+"""`lrvb mixed`: fit a mixed model, given by a formula, to a CSV file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..errors import LrvbError
+from ..files import whole
+from .common import output_folder, require_plots
+from .csv_files import read_csv
+
+DESCRIPTION = """\
+Fit a mixed model in lme4's syntax to a CSV file: fixed effects, and random effects such as (1|g) or
+(1 + x|g). Writes tables (CSV), figures (PNG), the posterior (for lrvb.load) and one HTML page.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Declare the options."""
+    parser = subparsers.add_parser(
+        "mixed", help="fit a mixed model to a CSV file", description=DESCRIPTION
+    )
+    parser.add_argument("formula", help='in quotes, such as "y ~ x + (1|g)"')
+    parser.add_argument(
+        "data", type=Path, metavar="data.csv", help="a first line names the columns"
+    )
+    parser.add_argument(
+        "--family",
+        default="gaussian",
+        metavar="NAME",
+        help="gaussian, poisson, bernoulli or binomial (default: gaussian)",
+    )
+    parser.add_argument(
+        "--factorization",
+        default="blocked",
+        metavar="NAME",
+        help="blocked or mean_field (default: blocked)",
+    )
+    parser.add_argument(
+        "--missing",
+        default="error",
+        metavar="WHAT",
+        help="error, or drop to leave out rows with missing values (default: error)",
+    )
+    parser.add_argument(
+        "--separator", default=",", metavar="S", help="between columns (default: a comma)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for the results (default: <data>-mixed)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the input, fit, and write everything."""
+    from ..estimators.mixed.estimator import MixedModel
+
+    model = MixedModel(
+        options.formula,
+        options.family,
+        factorization=options.factorization,
+        missing=options.missing,
+        verbose=True,
+    )
+    data = read_csv(options.data, options.separator)
+    require_plots()
+    folder = options.out or Path(f"{options.data.stem}-mixed")
+    new = not folder.exists()
+    out = output_folder(folder)
+    _say(f"Fitting {options.formula} to {len(data)} rows of {options.data}")
+    try:
+        remarks = _fit(model, data)
+    except LrvbError:
+        if new:
+            out.rmdir()
+        raise
+    page = _write(out, model, remarks, options)
+    print(f"The page is at {page.resolve()}")
+    return 0
+
+
+def _fit(model: Any, data: pd.DataFrame) -> list[str]:
+    """Fit, and give back the warnings, which are also shown."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(data)
+    remarks = [str(w.message) for w in caught if isinstance(w.message, LrvbError)]
+    for remark in remarks:
+        _say(f"Warning: {remark}")
+    return remarks
+
+
+def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespace) -> Path:
+    from .. import __version__
+    from ..report import html
+    from ..report.mixed_figures import write_figures
+
+    _say("Writing tables and figures")
+    summary = model.summary()
+    fixed = summary.loc[list(model.design_.names)]
+    random = summary.drop(index=fixed.index)
+    tables = {"fixed": fixed, "random": random, "ranef": model.ranef()}
+    for name, table in tables.items():
+        with whole(out / f"{name}.csv") as temporary:
+            index = None if name == "ranef" else "name"
+            table.to_csv(temporary, float_format="%.10g", index_label=index)
+    model.posterior_.save(out / "posterior.npz")
+    figures = [html.figure(path, caption) for path, caption in write_figures(model, out)]
+    priors = _readable(summary.priors)
+    body = [
+        *(html.paragraph(f"Warning: {remark}", "bad") for remark in remarks),
+        html.section(
+            "Fixed effects",
+            [
+                html.paragraph(
+                    "Posterior means with 94 % intervals. sd is by linear response, mfvb_sd what the "
+                    "variational fit alone would have said."
+                ),
+                html.table(fixed),
+            ],
+        ),
+        html.section(
+            "Standard deviations and correlations of the random effects", [html.table(random)]
+        ),
+        html.section("Figures", figures),
+        html.section("Priors", [html.table(priors)]),
+    ]
+    heading = ". ".join(summary.heading[1:])
+    return html.write_page(
+        out / "index.html",
+        f"{options.data.name}: {options.formula}",
+        f"{heading}. The effect of every level is in ranef.csv.",
+        body,
+        f"lrvb {__version__}.",
+    )
+
+
+def _readable(priors: pd.DataFrame) -> pd.DataFrame:
+    """Priors with words instead of truth values."""
+    said = priors["default"].map({True: "default", False: "stated"})
+    return priors.assign(default=said).rename(columns={"default": "from"})
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)
