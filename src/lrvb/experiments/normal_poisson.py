@@ -55,7 +55,7 @@ def make_data(settings: Settings, seed: int, number: int) -> DataSet:
     shared = design_rng(seed)
     x = shared.standard_normal((settings["rows"],))
     kept = np.sort(shared.choice(settings["rows"], settings["kept rows"], replace=False))
-    u = spread(2, number)
+    u = spread(2, number, seed)
     beta, sd = between(settings["beta"], u[0]), between(settings["sd"], u[1])
     data = simulate.normal_poisson(data_rng(seed, number), beta=beta, sd=sd, x=x)
     return DataSet({"x": x, "y": data["y"]}, {"beta": beta, "tau": data["tau"]}, kept)

@@ -61,7 +61,7 @@ def make_data(settings: Settings, seed: int, number: int) -> DataSet:
     shared = design_rng(seed)
     design = simulate.random_slope(shared, groups, per_group)
     kept = np.sort(shared.choice(groups, settings["kept groups"], replace=False))
-    u = spread(4, number)
+    u = spread(4, number, seed)
     beta = [between(settings["beta"], fraction) for fraction in u[:2]]
     nu, tau = between(settings["nu"], u[2]), between(settings["tau"], u[3])
     data = simulate.random_slope(

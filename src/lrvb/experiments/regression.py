@@ -60,13 +60,14 @@ def data_rng(seed: int, number: int) -> np.random.Generator:
     return np.random.default_rng([seed, number])
 
 
-def spread(dimensions: int, number: int) -> np.ndarray:
-    r"""Point `number` of a sequence that fills the unit cube evenly: (½ + number · √p_j) mod 1.
+def spread(dimensions: int, number: int, seed: int) -> np.ndarray:
+    r"""Point `number` of a sequence that fills the unit cube evenly: (u + number · √p_j) mod 1.
 
-    p_j are the first primes. Each coordinate is uniform, as in independent draws, but the first few
-    points already cover the range as well as all do.
+    p_j are the first primes and u a uniform start drawn with the seed, so that every point is
+    uniform, as independent draws are, but the first few already cover the range as well as all do.
     """
-    return (0.5 + number * np.sqrt(PRIMES[:dimensions])) % 1.0
+    start = np.random.default_rng([seed, 0, 1]).uniform(size=dimensions)
+    return (start + number * np.sqrt(PRIMES[:dimensions])) % 1.0
 
 
 def between(ends: Sequence[float], fraction: float) -> float:
