@@ -36,7 +36,7 @@ def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
     groups = {
-        "/posterior": _posterior(posterior.draws(n, seed)),
+        "/posterior": _posterior(posterior.draws(n, seed)).assign_coords(_coordinates(posterior)),
         "/linear_response": xr.Dataset(
             {
                 "mean": ("quantity", posterior.mean().to_numpy()),
@@ -68,6 +68,18 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
         coords={"chain": [0], "draw": np.arange(n)},
         attrs={"inference_library": "lrvb", "sampling": "Gaussian in unconstrained coordinates"},
     )
+
+
+def _coordinates(posterior: Posterior) -> dict[str, list[str]]:
+    """The names of a vector's entries, where they have names of their own (fixed effects)."""
+    alpha, found = posterior.response.alpha, {}
+    plain = alpha.names()
+    for name, here in alpha.slices.items():
+        labels = posterior.labels[here]
+        vector = [slot.shape for slot in alpha.blocks[name].slots] == [(len(labels),)]
+        if vector and None not in labels and labels != plain[here]:
+            found[f"{name}_dim_0"] = [str(label) for label in labels]
+    return found
 
 
 def _observed(posterior: Posterior) -> xr.Dataset | None:
