@@ -17,6 +17,7 @@ from .arrow import Blocks, NotPositive, invert, posterior_precision
 from .feedback import feedback
 from .layout import Cross, Layout
 from .least_squares import LeastSquares
+from .optimum import level_covariances
 from .sums import BlockSum, Collapsed
 
 
@@ -28,7 +29,7 @@ def conditional_blocks(block: BlockSum, found: Collapsed) -> Blocks:
         return state.M.blocks
     prior = block.precisions.prior(found.m)
     M = posterior_precision(layout.cross(-state.terms.ee), prior)
-    loss = _followed(layout, state.M.E, state.terms.ev, state.terms.vv)
+    loss = _followed(layout, level_covariances(state.Sigma), state.terms.ev, state.terms.vv)
     try:
         return invert(Cross(M.D - loss.D, M.B - loss.B, M.A - loss.A)).blocks
     except NotPositive:  # feedback so strong that the part left out matters: as M says
