@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import importlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from .errors import InvalidData, InvalidModel, LrvbError
 from .families.base import Family
+from .files import whole
 from .fingerprint import fingerprint
 from .fitting import Fit
 from .meanfield import MeanField
@@ -63,19 +63,16 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         else:
             arrays[f"local/{name}/labels"] = labels
     arrays["header"] = np.array(json.dumps(header))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder")
+        with whole(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        temporary.replace(path)
     except OSError as error:
         raise InvalidData(
             f"The posterior cannot be written to '{path}' ({error.strerror or error}); give the name "
             "of a file in a folder that exists and may be written to."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
     return path
 
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 from numpy.testing import assert_allclose
 
-from lrvb.experiments import digits, matched, mixture, mnist, scaling
+from lrvb.experiments import digits, matched, mixture, mnist, rounding, scaling
 from lrvb.reference import simulate
 
 SMALL = {
@@ -251,7 +251,7 @@ def test_rounding_keeps_significant_digits():
     table = pd.DataFrame(
         {"name": ["a", "b"], "count": [1234567, 2], "x": [1.23456789e-7, -98765432.1]}
     )
-    rounded = matched.rounded(table)
+    rounded = rounding.rounded(table)
     assert list(rounded["x"]) == [1.23457e-7, -98765400.0]
     pd.testing.assert_frame_equal(rounded.drop(columns="x"), table.drop(columns="x"))
 

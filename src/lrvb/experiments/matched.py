@@ -67,13 +67,6 @@ def parameters(names: list[str]) -> list[str]:
     return [name for name in names if not name.startswith("logdet")]
 
 
-def rounded(table: pd.DataFrame, digits: int = 6) -> pd.DataFrame:
-    """The table with its real numbers to so many significant digits: no chain knows more."""
-    real = table.select_dtypes("floating")
-    rows = [[float(f"{x:.{digits}g}") for x in row] for row in real.to_numpy()]
-    return table.assign(**pd.DataFrame(rows, table.index, real.columns).to_dict("series"))
-
-
 def kind(name: str) -> str:
     """Which of mu, Lambda and log(pi) a quantity belongs to."""
     return {"mu": "mu", "Lambda": "Lambda", "log(pi": "log(pi)"}[name.partition("[")[0]]

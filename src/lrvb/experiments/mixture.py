@@ -13,6 +13,7 @@ from ..report.figures import mixture as figures
 from . import matched
 from .base import Experiment, Figure, Findings, Settings, Tables, Verdict
 from .clock import best_of
+from .rounding import rounded
 
 #: What the study stored: mean over data sets of sd ÷ Gibbs sd, least and greatest of 12 parameters
 #: and least and greatest of all; seconds.
@@ -76,8 +77,8 @@ def run(task: str, settings: Settings, seed: int) -> Tables:
         "ess": matched.slowest(draws),
     }
     tables = {
-        "globals": matched.rounded(matched.compare(mixture, draws)),
-        "covariances": matched.rounded(matched.covariances(mixture, draws)),
+        "globals": rounded(matched.compare(mixture, draws)),
+        "covariances": rounded(matched.covariances(mixture, draws)),
         "times": pd.DataFrame([times]),
     }
     for table in tables.values():

@@ -13,6 +13,7 @@ from ..report.figures import mnist as figures
 from . import digits, matched
 from .base import Experiment, Figure, Findings, Settings, Tables, Verdict
 from .clock import best_of
+from .rounding import rounded
 
 STUDY, RIGHT = "int8", "uint8"
 
@@ -72,8 +73,8 @@ def run(task: str, settings: Settings, seed: int) -> Tables:
         "ess": matched.slowest(draws),
     }
     tables = {
-        "globals": matched.rounded(matched.compare(mixture, draws)),
-        "images": matched.rounded(digits.images(mixture, data)),
+        "globals": rounded(matched.compare(mixture, draws)),
+        "images": rounded(digits.images(mixture, data)),
         "errors": digits.errors(mixture, data),
         "times": pd.DataFrame([times]),
     }

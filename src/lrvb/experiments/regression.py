@@ -14,6 +14,7 @@ from ..models.base import Model
 from ..posterior import Posterior, infer
 from ..reference import ExactPosterior
 from .base import Settings, Tables
+from .rounding import rounded
 
 DIGITS = 7  # significant digits of the tables: their error is far below that of any estimate
 FULL, QUICK = 100, 10  # data sets
@@ -102,7 +103,9 @@ def run(study: Study, task: str, settings: Settings, seed: int) -> Tables:
             parts["globals"].append(_labelled(label, rows))
             parts["locals"].append(_labelled(label, _locals(local, exact, data.kept)))
             parts["local_errors"].append(_labelled(label, _local_errors(local, exact)))
-    tables = {name: _rounded(pd.concat(rows, ignore_index=True)) for name, rows in parts.items()}
+    tables = {
+        name: rounded(pd.concat(rows, ignore_index=True), DIGITS) for name, rows in parts.items()
+    }
     return {**tables, "times": clock.table()}
 
 
@@ -202,13 +205,3 @@ def _labelled(label: Mapping[str, Any], rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with the same leading columns in each."""
     leading = pd.DataFrame([label] * len(rows), index=rows.index)
     return pd.concat([leading, rows], axis=1)
-
-
-def _rounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Every real number to a few significant digits, so that saved tables stay small."""
-    real = table.select_dtypes("float")
-    return table.assign(**{name: [_significant(v) for v in real[name]] for name in real})
-
-
-def _significant(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

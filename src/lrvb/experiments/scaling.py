@@ -15,6 +15,7 @@ from ..report.figures import scaling as figures
 from . import matched
 from .base import Experiment, Figure, Findings, Settings, Tables, Verdict
 from .clock import best_of
+from .rounding import rounded
 
 EFFECTIVE = 1000  # draws of the slowest parameter, to which Gibbs is rescaled
 LARGE_P = 5  # the study's slope in P is that above this
@@ -85,7 +86,7 @@ def run(task: str, settings: Settings, seed: int) -> Tables:
         "gibbs": per_sweep * settings["draws"] * EFFECTIVE / ess,
         "gibbs_sweep": per_sweep,
     }
-    return {"chains": matched.rounded(pd.DataFrame([chains])), "times": pd.DataFrame([times])}
+    return {"chains": rounded(pd.DataFrame([chains])), "times": pd.DataFrame([times])}
 
 
 def slope(times: pd.DataFrame, size: str, column: str) -> float:
