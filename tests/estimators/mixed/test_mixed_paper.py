@@ -1,0 +1,175 @@
+"""The paper's two regression models written as formulas, and exact posteriors where they are known."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+from numpy.testing import assert_allclose
+
+import lrvb
+from lrvb.prior import Gamma, Normal
+from lrvb.reference import random_slope
+
+BETA_VAR, SHAPE, RATE = 10.0, 2.0, 2.0
+
+
+@functools.cache
+def slopes(n: int = 120, groups: int = 12) -> pd.DataFrame:
+    """Rows of the random-slope model."""
+    rng = np.random.default_rng(31)
+    g = np.concatenate([np.arange(groups), rng.integers(0, groups, n - groups)])
+    x1, x2, r = rng.normal(size=(3, n))
+    z = rng.normal(size=groups)
+    y = 0.7 * x1 - 0.4 * x2 + r * z[g] + rng.normal(size=n)
+    return pd.DataFrame({"y": y, "x1": x1, "x2": x2, "r": r, "g": g})
+
+
+@functools.cache
+def counts(n: int = 80) -> pd.DataFrame:
+    """Rows of the normal-Poisson model."""
+    rng = np.random.default_rng(32)
+    x = rng.normal(size=n)
+    z = 0.6 * x + rng.normal(size=n) * 0.8
+    return pd.DataFrame({"y": rng.poisson(np.exp(z)), "x": x, "obs": np.arange(n)})
+
+
+@functools.cache
+def slope_model(factorization: str) -> lrvb.MixedModel:
+    priors = {"fixed": Normal(0, BETA_VAR**0.5), "r|g": Gamma(SHAPE, RATE), "residual": Gamma(2, 2)}
+    formula = "y ~ 0 + x1 + x2 + (0 + r | g)"
+    return lrvb.MixedModel(formula, "gaussian", priors, factorization, tol=1e-10).fit(slopes())
+
+
+SLOPE_NAMES = {
+    "beta[0]": "x1",
+    "beta[1]": "x2",
+    "tau": "precision[residual]",
+    "log(tau)": "log(precision[residual])",
+    "nu": "precision[r|g]",
+    "log(nu)": "log(precision[r|g])",
+}
+
+
+def test_random_slope_is_a_formula():
+    """Mean field: means, sds, covariances, the bound and every group's z."""
+    data = slopes()
+    columns = {"x": data[["x1", "x2"]].to_numpy(), "group": data.g, "r": data.r, "y": data.y}
+    paper = lrvb.infer(lrvb.models.RandomSlope(), columns, tol=1e-10)
+    ours = slope_model("mean_field").posterior_
+    theirs, mine = list(SLOPE_NAMES), list(SLOPE_NAMES.values())
+    unit = paper.sd(theirs).to_numpy()
+    assert_allclose(ours.mean(mine) / unit, paper.mean(theirs) / unit, atol=1e-6)
+    for method in ("lrvb", "mfvb"):
+        scale = np.outer(unit, unit)
+        assert_allclose(
+            ours.cov(mine, method) / scale, paper.cov(theirs, method) / scale, atol=1e-6
+        )
+    assert_allclose(ours.elbo, paper.elbo, rtol=1e-9)
+    z, effect = paper.local("z"), ours.local("r|g")
+    for name in ("mean", "sd", "mfvb_sd"):
+        assert_allclose(effect[name], z[name], rtol=1e-6, atol=1e-9)
+    cov = effect["cov"].sel(quantity=mine).to_numpy()
+    scale = z["sd"].to_numpy()[:, None] * unit
+    assert_allclose(cov / scale, z["cov"].sel(quantity=theirs).to_numpy() / scale, atol=1e-6)
+
+
+def test_normal_poisson_is_a_formula():
+    """Q(β) q(τ) Π q(u_n) with the optimal q(u_n): the same bound, so the same answers."""
+    data = counts()
+    paper = lrvb.infer(lrvb.models.NormalPoisson(), {"x": data.x, "y": data.y}, tol=1e-10)
+    priors = {"x": Normal(0, BETA_VAR**0.5), "1|obs": Gamma(1, 1)}
+    model = lrvb.MixedModel("y ~ 0 + x + (1|obs)", "poisson", priors, "mean_field", tol=1e-10)
+    ours = model.fit(data).posterior_
+    theirs = ["beta", "tau", "log(tau)"]
+    mine = ["x", "precision[1|obs]", "log(precision[1|obs])"]
+    unit = paper.sd(theirs).to_numpy()
+    assert_allclose(ours.mean(mine) / unit, paper.mean(theirs) / unit, atol=1e-6)
+    for method in ("lrvb", "mfvb"):
+        scale = np.outer(unit, unit)
+        assert_allclose(
+            ours.cov(mine, method) / scale, paper.cov(theirs, method) / scale, atol=1e-6
+        )
+    assert_allclose(ours.elbo, paper.elbo, rtol=1e-9)
+    # z_n = βx_n + e_n: means add, and so do covariances with any quantity
+    z, effect = paper.local("z"), ours.local("1|obs")
+    x, beta = data.x.to_numpy(), float(ours.mean("x").iloc[0])
+    assert_allclose(effect["mean"] + beta * x, z["mean"], rtol=1e-6, atol=1e-7)
+    cov = effect["cov"].sel(quantity=mine).to_numpy() + np.outer(x, ours.cov(mine).loc["x"])
+    assert_allclose(cov, z["cov"].sel(quantity=theirs), rtol=1e-5, atol=1e-7)
+
+
+def test_one_gaussian_factor_for_rows_is_above_the_papers():
+    """Blocked joins β and e_n in one Gaussian; `local="gaussian"` keeps them apart: a lower bound."""
+    data = counts()
+    gaussian = lrvb.infer(lrvb.models.NormalPoisson(local="gaussian"), {"x": data.x, "y": data.y})
+    priors = {"x": Normal(0, BETA_VAR**0.5), "1|obs": Gamma(1, 1)}
+    blocked = lrvb.MixedModel("y ~ 0 + x + (1|obs)", "poisson", priors).fit(data)
+    assert blocked.elbo_ > gaussian.elbo
+    assert blocked.elbo_ < gaussian.elbo + 1.0
+
+
+# ---- exact posteriors ------------------------------------------------------------------------
+
+
+@functools.cache
+def exact():
+    data = slopes()
+    return random_slope.exact(data[["x1", "x2"]].to_numpy(), data.r, data.y, data.g)
+
+
+def test_the_bound_is_below_the_exact_evidence():
+    """By KL(q‖p): ½ log det Σ̂V⁻¹ of the log precisions, were the posterior Gaussian; mean field below."""
+    evidence, model = exact().log_evidence, slope_model("blocked")
+    assert slope_model("mean_field").elbo_ < model.elbo_ < evidence
+    names = ["log(precision[residual])", "log(precision[r|g])"]
+    wide, narrow = (
+        np.linalg.slogdet(model.posterior_.cov(names, method))[1] for method in ("lrvb", "mfvb")
+    )
+    assert_allclose(evidence - model.elbo_, 0.5 * (wide - narrow), rtol=0.25)
+
+
+def test_blocked_sds_are_those_of_the_exact_posterior():
+    """Fixed effects, log precisions and every level's slope within 5 %, means within 0.2 sd."""
+    truth, ours = exact(), slope_model("blocked").posterior_
+    for theirs, mine in SLOPE_NAMES.items():
+        if mine.startswith("precision"):
+            continue
+        sd = truth.sd[theirs]
+        assert 0.95 < float(ours.sd(mine).iloc[0]) / sd < 1.05, mine
+        assert abs(float(ours.mean(mine).iloc[0]) - truth.mean[theirs]) < 0.2 * sd, mine
+    effect = ours.local("r|g")
+    ratio = effect["sd"].to_numpy() / truth.z_sd.to_numpy()
+    assert np.all((ratio > 0.95) & (ratio < 1.05)), ratio
+    assert np.all(np.abs(effect["mean"].to_numpy() - truth.z_mean) < 0.2 * truth.z_sd)
+
+
+def test_known_precisions_make_the_posterior_exact():
+    """Gamma priors of sd 1e-4: β and every z by dense algebra."""
+    data = slopes()
+    sure = 1e8
+    priors = {
+        "fixed": Normal(0.5, 2.0),
+        "1|g": Gamma(sure, sure / 1.5),
+        "r|g": Gamma(sure, sure / 0.8),
+        "residual": Gamma(sure, sure / 1.2),
+    }
+    formula = "y ~ x1 + x2 + (1 + r || g)"
+    model = lrvb.MixedModel(formula, "gaussian", priors, tol=1e-10).fit(data)
+    n, groups = len(data), data.g.nunique()
+    X = np.column_stack([np.ones(n), data.x1, data.x2])
+    Z = np.zeros((n, groups, 2))
+    Z[np.arange(n), data.g, 0], Z[np.arange(n), data.g, 1] = 1.0, data.r
+    C = np.hstack([X, Z.reshape(n, -1)])
+    P = np.diag(np.concatenate([np.full(3, 0.25), np.tile([1.5, 0.8], groups)]))
+    Q = 1.2 * C.T @ C + P
+    mean = np.linalg.solve(Q, 1.2 * C.T @ data.y + P[:, :3] @ np.full(3, 0.5))
+    sd = np.sqrt(np.diag(np.linalg.inv(Q)))
+    names = ["Intercept", "x1", "x2"]
+    assert_allclose(model.posterior_.mean(names), mean[:3], rtol=1e-6, atol=1e-6)
+    assert_allclose(model.posterior_.sd(names), sd[:3], rtol=1e-6)
+    for j, name in enumerate(("1|g", "r|g")):
+        table = model.ranef(name)
+        assert_allclose(table["mean"], mean[3 + j :: 2], atol=1e-6)
+        assert_allclose(table["sd"], sd[3 + j :: 2], rtol=1e-6)
