@@ -36,7 +36,7 @@ def coefficients(
 ) -> Axes:
     """The fixed effects of a fitted `MixedModel`, each with both intervals.
 
-    Blue by linear response, orange by mean field. `names` chooses some of them. Returns the axes.
+    Blue by linear response, orange by the variational fit alone. `names` chooses some of them.
     """
     try:
         from .report.mixed_plots import draw_coefficients
