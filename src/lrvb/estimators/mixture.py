@@ -16,17 +16,18 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..charts import in_units
 from ..curvature import linearize
 from ..errors import InvalidData, InvalidModel
-from ..fitting import SAMPLE, Fit, default_sum, fit
+from ..fitting import Fit, fit
 from ..meanfield import MeanField
 from ..models.gaussian_mixture import NormalMixture
 from ..models.priors import LOG_2PI
-from ..partitions import Partitions, partitioned_problem
+from ..partitions import Partitions
 from ..posterior import Posterior
 from ..response import respond
 from ..tables import Rows
 from .mixture_components import coincidence, coinciding, failure, in_order
 from .mixture_functions import ComponentFunctions
-from .mixture_parts import StandardisedMixture, in_parts, scaling_of, summarise
+from .mixture_partitioned import fit_parts
+from .mixture_parts import in_parts
 from .mixture_priors import Priors, standardised_priors
 from .mixture_scales import (
     Scaling,
@@ -175,47 +176,13 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         )
 
     def _fit_parts(self, parts: Partitions, K: int, weighted: bool) -> GaussianMixture:
-        """The same for rows in parts: a pass for the scale, a fit to a sample, then all rows."""
-        summary = summarise(parts)
-        if summary.n < max(K, 2):
-            raise InvalidData(
-                f"X has n_samples={summary.n} rows, fewer than n_components={K}; use fewer "
-                "components."
-            )
-        self.n_features_in_ = len(summary.mean)
+        """The same for rows in parts."""
         self.__dict__.pop("feature_names_in_", None)
-        scaling = scaling_of(summary, _column_names(self))
-        priors = self._priors(scaling)
-        model = StandardisedMixture(K, priors, scaling, weighted)
-        problem, over_parts = partitioned_problem(model, parts, default_sum)
-        assert problem.rows is not None
-        sample = problem.rows
-        if sample.n > SAMPLE:
-            chosen = np.random.default_rng(0).choice(sample.n, SAMPLE, replace=False)
-            weights = np.asarray(sample.weights)[chosen] * (sample.n / SAMPLE)
-            sample = Rows({"x": sample.columns["x"][chosen]}, weights=weights)
-        if not isinstance(self.init, str):
-            raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")
-        if priors.flat_scale:
-            require_full_rank(sample.columns["x"], sample.weights, _column_names(self))
-        rough = self._best_fit(NormalMixture(K, *priors), sample, scaling, priors)
-        best = fit(
-            problem,
-            init=in_order(rough),
-            local_sum=over_parts,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            progress=bool(self.verbose),
-            chunk_size=self.chunk_size,
-        )
-        failed = failure(best, priors)
-        if failed is not None:
-            raise failed
-        best = in_order(best)
+        best, priors, scaling, total = fit_parts(self, parts, K, weighted)
         pairs = coinciding(best.params(), priors)
         if pairs:
             warnings.warn(coincidence(pairs), stacklevel=3)
-        self._finish(best, scaling, summary.total)
+        self._finish(best, scaling, total)
         return self
 
     def _best_fit(self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: Priors) -> Fit:

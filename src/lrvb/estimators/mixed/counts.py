@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from scipy.special import betainc, expit, gammaincc, ndtri
 
-REACH = 6.5  # sds of η within which the average is taken
-FEWEST, MOST = 33, 513  # nodes of the average
+REACH = 5.5  # sds of η within which the average is taken: all but 4e-8
+STEPS = (13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513)  # numbers of nodes of the average
 
 
 class Counts(Protocol):
@@ -79,14 +79,15 @@ def count_quantile(
 ) -> np.ndarray:
     """The smallest k with E_η P(y ≤ k | η) ≥ prob for η ~ N(mean, variance) of every row."""
     sd = np.sqrt(variance)
-    # The trapezoid rule needs a step below the width of the rise, in sds of η.
+    # A normal density times a rise of width 1/sharp: with steps of 1.1/√(1 + sharp²) the trapezoid rule is
+    # off by exp(−16). Beyond the most nodes a quantile is off by 1 % of an sd of η at most.
     sharp = sd / counts.spread(mean + float(ndtri(prob)) * sd)
-    sharp = np.where(np.isfinite(sharp), sharp, np.inf)
-    nodes = np.clip(2 ** np.ceil(np.log2(1 + 2 * REACH * sharp)) + 1, FEWEST, MOST)
+    wanted = 1 + 2 * REACH / 1.1 * np.sqrt(1 + sharp**2)
+    nodes = np.minimum(np.searchsorted(STEPS, wanted), len(STEPS) - 1)  # NaN comes last
     result = np.empty(len(mean))
-    for m in np.unique(nodes):
-        rows = np.flatnonzero(nodes == m)
-        result[rows] = _bisect(counts.take(rows), mean[rows], sd[rows], prob, int(m))
+    for step in np.unique(nodes):
+        rows = np.flatnonzero(nodes == step)
+        result[rows] = _bisect(counts.take(rows), mean[rows], sd[rows], prob, STEPS[step])
     return result
 
 
@@ -99,16 +100,16 @@ def _bisect(
     weights /= weights.sum()
     low, high = _bracket(counts, mean, sd, prob)
     for _ in range(64):  # counts beyond 2⁵³ have no neighbours
-        open_ = high - low > 1
-        if not open_.any():
+        rows = np.flatnonzero(high - low > 1)
+        if not len(rows):
             break
-        middle = np.floor((low + high) / 2)
-        total = np.zeros(len(mean))
+        part, middle = counts.take(rows), np.floor((low[rows] + high[rows]) / 2)
+        total = np.zeros(len(rows))
         for node, weight in zip(x, weights, strict=True):
-            total += weight * counts.cdf(middle, mean + sd * node)
+            total += weight * part.cdf(middle, mean[rows] + sd[rows] * node)
         enough = total >= prob
-        high = np.where(enough & open_, middle, high)
-        low = np.where(~enough & open_, middle, low)
+        high[rows] = np.where(enough, middle, high[rows])
+        low[rows] = np.where(enough, low[rows], middle)
     return high
 
 
