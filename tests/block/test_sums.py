@@ -101,7 +101,7 @@ def test_gradient_curvature_and_responses_are_derivatives(kind, crossed, separat
         return np.concatenate([[there.value], there.gradient, mu])
 
     rng = np.random.default_rng(13)
-    for _ in range(3):
+    for _ in range(2):
         direction = rng.normal(size=len(m))
         by = slope(lambda h, d=direction: at(h, d))
         value, gradient, mu = by[0], by[1 : len(m) + 1], by[len(m) + 1 :]
@@ -131,7 +131,7 @@ def test_tilts_are_derivatives_of_refitted_means(kind, crossed, separate):
     """Cov(w, w_i | precisions) for positions of the rest: d μ/dh under a tilt h·w_i."""
     block, m = case_of(kind, crossed, separate)
     layout = block.layout
-    at = np.array([0, 1, layout.r - 1])
+    at = np.array([0, layout.r - 1])
     for i, tilt in zip(at, block.tilts(m, at), strict=True):
         direction = np.eye(layout.size)[layout.G * layout.q + i]
         expected = slope(lambda h, d=direction: tilted_mean(block, m, d, h), 1e-2)
