@@ -95,7 +95,7 @@ def answer(
     kind: str,
 ) -> Answer:
     """The prediction of rows whose linear predictor is known; trials are 1 unless binomial."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond all numbers is infinite
+    with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
         if kind == "mean":
             return _expected(family, predictor, interval)
         if family == "gaussian":
