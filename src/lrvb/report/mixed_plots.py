@@ -14,9 +14,9 @@ from scipy.special import ndtri
 
 from ..errors import InvalidModel
 
-MFVB, LRVB, INK = "#d1622b", "#1f6fb2", "0.25"
+MFVB, LRVB, PALE, INK = "#d1622b", "#1f6fb2", "#b5d0e8", "0.25"
 MOST_LABELS = 40  # levels that are named beside a caterpillar
-MOST_POINTS = 5000  # rows drawn; more would only hide each other
+MOST_POINTS = 5000  # rows or levels drawn; more would only hide each other
 
 
 def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -> Axes:
@@ -52,21 +52,20 @@ def draw_ranef(model: Any, term: str | None, ax: Axes | None, *, prob: float) ->
     levels = len(table)
     named = levels <= MOST_LABELS
     ax = ax or _axes(7.0, 1.2 + 0.18 * levels if named else 6.2)
-    y = np.arange(levels)
-    segments = [
-        [(low, k), (high, k)]
-        for k, (low, high) in enumerate(zip(table["lower"], table["upper"], strict=True))
-    ]
-    width = float(np.clip(250 / levels, 0.3, 1.6))
-    apart = ((table["lower"] > 0) | (table["upper"] < 0)).to_numpy()
-    colors = np.where(apart, LRVB, "0.65" if named else "0.85")
+    y = np.unique(np.linspace(0, levels - 1, min(levels, MOST_POINTS)).round().astype(int))
+    drawn = table.iloc[y]
+    ends = drawn[["lower", "upper"]].to_numpy()
+    apart = (ends[:, 0] > 0) | (ends[:, 1] < 0)
+    lines = np.where(apart, *((LRVB, "0.65") if named else (PALE, "0.88")))
     dots = np.where(apart, LRVB, "0.65" if named else "0.4")
+    segments = [[(low, k), (high, k)] for k, (low, high) in zip(y, ends, strict=True)]
+    width = float(np.clip(250 / levels, 0.3, 1.6))
     ax.axvline(0.0, color="0.6", linewidth=1, zorder=0)
-    ax.add_collection(LineCollection(segments, colors=colors, linewidths=width))
-    ax.scatter(table["mean"], y, s=float(np.clip(900 / levels, 1.5, 16)), c=dots, zorder=3)
+    ax.add_collection(LineCollection(segments, colors=lines, linewidths=width))
+    ax.scatter(drawn["mean"], y, s=float(np.clip(900 / levels, 1.5, 16)), c=dots, zorder=3)
     ax.set_xlim(*_wide(table["lower"].min(), table["upper"].max()))
     ax.set_ylim(-0.8, levels - 0.2)
-    shown = y if named else np.unique(np.linspace(0, levels - 1, 12).round().astype(int))
+    shown = y if named else y[np.linspace(0, len(y) - 1, 12).round().astype(int)]
     ax.set_yticks(shown, [str(table.index[k]) for k in shown])
     if not named:
         ax.set_ylabel(f"{levels:,} levels by their mean, some of them named")

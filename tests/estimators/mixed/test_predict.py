@@ -253,6 +253,14 @@ def test_offsets_multiply_rates():
     assert_allclose(longer, 3 * plain, rtol=1e-10)
 
 
+def test_row_effects_are_new_in_new_rows():
+    """The column of (1|obs) is not needed, and changes nothing when it is there."""
+    model, data = fitted("rows"), frame()
+    assert_allclose(model.predict(data.drop(columns="obs"), 0.9), model.predict(data, 0.9))
+    with pytest.raises(lrvb.InvalidData, match="no column 'g'"):
+        model.predict(data.drop(columns=["obs", "g"]))
+
+
 def test_chunks_do_not_matter(monkeypatch):
     whole = fitted("shares").predict(frame(), 0.9, "response")
     monkeypatch.setattr(prediction, "CHUNK", 7)

@@ -66,9 +66,11 @@ class Design:
     def apply(self, data: Any) -> NewRows:
         """The same columns for new rows, with the categories and transforms of these rows.
 
-        A category that was not here is an error; a group's level that was not here gets code −1.
+        A category that was not here is an error; a group's level that was not here gets code −1. The
+        column of an effect of each row, (1|obs), may be left out: every row is then a new level.
         """
-        table = read_table(data, _named(self.formula, column_names(data), response=False))
+        formula = self._without_rows(column_names(data))
+        table = read_table(data, _named(formula, column_names(data), response=False))
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
@@ -78,10 +80,23 @@ class Design:
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
                 for source in self.sources
             ],
-            codes=[coder.codes(table) for coder in self.coders],
-            trials=_new_trials(self.formula, data),
+            codes=[
+                coder.codes(table)
+                if set(coder.columns) <= set(table.frame)
+                else np.full(table.n, -1, np.int32)
+                for coder in self.coders
+            ],
+            trials=_new_trials(formula, data),
             rows=table.rows,
         )
+
+    def _without_rows(self, known: list[str]) -> Formula:
+        """The formula, without the bars of the rows' own effect where the table has no column for it."""
+        if self.observation is None:
+            return self.formula
+        own = set(self.coders[self.observation].columns)
+        bars = tuple(bar for bar in self.formula.bars if set(bar.columns) != own)
+        return self.formula if own <= set(known) else self.formula._replace(bars=bars)
 
 
 def build(formula: Formula | str, data: Any, family: str, missing: str = "error") -> Design:
