@@ -98,6 +98,9 @@ def test_normal_poisson_is_a_formula():
     assert_allclose(effect["mean"] + beta * x, z["mean"], rtol=1e-6, atol=1e-7)
     cov = effect["cov"].sel(quantity=mine).to_numpy() + np.outer(x, ours.cov(mine).loc["x"])
     assert_allclose(cov, z["cov"].sel(quantity=theirs), rtol=1e-5, atol=1e-7)
+    with_beta = effect["cov"].sel(quantity="x").to_numpy()
+    variance = effect["sd"].to_numpy() ** 2 + 2 * x * with_beta + x**2 * ours.cov().loc["x", "x"]
+    assert_allclose(np.sqrt(variance), z["sd"], rtol=1e-6)
 
 
 def test_one_gaussian_factor_for_rows_is_above_the_papers():
