@@ -234,7 +234,8 @@ def test_new_observations_fall_into_their_intervals(family):
             "poisson": lambda: rng.poisson(np.exp(eta + 1)),
             "binomial": lambda: rng.binomial(n, expit(eta)),
         }[family]()
-        return {"y": y, "x": x, "g": g, "n": n}
+        mean = {"gaussian": eta, "poisson": np.exp(eta + 1), "binomial": expit(eta)}[family]
+        return {"y": y, "x": x, "g": g, "n": n, "mean": mean}
 
     response = "prop(y, n)" if family == "binomial" else "y"
     seen = rows(np.repeat(np.arange(groups), per_group))
@@ -242,8 +243,11 @@ def test_new_observations_fall_into_their_intervals(family):
     new = rows(rng.integers(2 * groups, size=4000))
     ours = model.predict(new, interval=0.9, kind="response")
     inside = (new["y"] >= ours["lower"]) & (new["y"] <= ours["upper"])
+    means = model.predict(new, interval=0.9)
+    held = (new["mean"] >= means["lower"]) & (new["mean"] <= means["upper"])
     for part in (new["g"] < groups, new["g"] >= groups):
         assert 0.87 < inside[part].mean() < (0.93 if family == "gaussian" else 0.95)
+        assert 0.86 < held[part].mean() < 0.94  # rows of a group share its error: 120 groups
 
 
 def test_offsets_multiply_rates():
