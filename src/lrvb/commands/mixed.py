@@ -125,9 +125,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
                 html.table(fixed),
             ],
         ),
-        html.section(
-            "Standard deviations and correlations of the random effects", [html.table(random)]
-        ),
+        html.section("Standard deviations and correlations", [html.table(random)]),
         html.section("Figures", figures),
         html.section("Priors", [html.table(priors)]),
     ]
