@@ -10,37 +10,56 @@ import numpy as np
 class Anderson:
     """Proposes the next x from the pairs (x, g(x)) seen so far."""
 
-    def __init__(self, depth: int = 6):
+    def __init__(self, depth: int = 5):
         self.depth = depth
-        self.pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        self._restart()
+
+    def _restart(self) -> None:
+        self.last: tuple[np.ndarray, np.ndarray] | None = None  # x and its residual g − x
+        self.steps: list[tuple[np.ndarray, np.ndarray]] = []  # Δg and Δresidual of earlier steps
+        self.gram = np.zeros((0, 0))  # inner products of the Δresiduals
 
     def next(self, x: np.ndarray, g: np.ndarray) -> np.ndarray:
         """The combination of g's whose residuals g − x cancel best; a growing residual starts over."""
         residual = g - x
-        if self.pairs:
-            last = self.pairs[-1][1]
-            if np.linalg.norm(residual) > 2 * np.linalg.norm(last):
-                self.pairs = []
-                return x + 0.5 * residual
-        self.pairs = [*self.pairs[-self.depth :], (x, residual)]
-        if len(self.pairs) == 1:
+        if self.last is None:
+            self.last = (x, residual)
             return g
-        dX = np.stack([b[0] - a[0] for a, b in zip(self.pairs, self.pairs[1:], strict=False)])
-        dF = np.stack([b[1] - a[1] for a, b in zip(self.pairs, self.pairs[1:], strict=False)])
-        gram = dF @ dF.T
-        gram[np.diag_indices_from(gram)] *= 1 + 1e-12
-        weights = np.linalg.lstsq(gram, dF @ residual, rcond=1e-12)[0]
-        return g - weights @ (dX + dF)
+        before, old = self.last
+        if residual @ residual > 4 * (old @ old):
+            self._restart()
+            return x + 0.5 * residual
+        change = residual - old
+        self._remember((x - before) + change, change)
+        self.last = (x, residual)
+        right = np.array([d @ residual for _, d in self.steps])
+        weights = np.linalg.lstsq(self.gram, right, rcond=1e-12)[0]
+        result = g.copy()
+        for weight, (step, _) in zip(weights, self.steps, strict=True):
+            result -= weight * step
+        return result
+
+    def _remember(self, step: np.ndarray, change: np.ndarray) -> None:
+        if len(self.steps) == self.depth:
+            self.steps, self.gram = self.steps[1:], self.gram[1:, 1:]
+        self.steps.append((step, change))
+        products = np.array([d @ change for _, d in self.steps])
+        n = len(products)
+        gram = np.empty((n, n))
+        gram[:-1, :-1] = self.gram
+        gram[-1], gram[:, -1] = products, products
+        self.gram = gram
 
 
 def solve_affine(
     g: Callable[[np.ndarray], np.ndarray], start: np.ndarray, tol: float, limit: int = 60
 ) -> np.ndarray:
     """x with x = g(x) for an affine g, to `tol` relative to the size of x."""
-    x, anderson = start, Anderson(depth=10)
+    x, anderson = start, Anderson()
     for _ in range(limit):
         image = g(x)
-        if np.linalg.norm(image - x) <= tol * np.linalg.norm(image):
+        away = image - x
+        if away @ away <= tol**2 * (image @ image):
             return image
         x = anderson.next(x, image)
     return x

@@ -153,20 +153,30 @@ class BlockSum:
         if self._known is not None and np.array_equal(self._known[0], found.m):
             return self._known[1]
         where, steps = self.precisions, []
+        nearby = {} if self._known is None else {at: step.v for at, step in self._known[1]}
         away = found.mu - self.center
         for d in where.directions:
             change = where.change(d)
             b = change.times(away).times(-1.0)
-            steps.append((d.at, self._tangent(found, b, change, 0.0)))
+            steps.append((d.at, self._tangent(found, b, change, 0.0, nearby.get(d.at))))
         if where.scale is not None:
-            steps.append((where.scale, self._tangent(found, self.layout.zeros(), None, 1.0)))
+            guess = nearby.get(where.scale)
+            step = self._tangent(found, self.layout.zeros(), None, 1.0, guess)
+            steps.append((where.scale, step))
         self._known = (found.m, steps)
         return steps
 
-    def _tangent(self, found: Collapsed, b: Vector, change: Prior | None, ds: float) -> Tangent:
+    def _tangent(
+        self,
+        found: Collapsed,
+        b: Vector,
+        change: Prior | None,
+        ds: float,
+        guess: np.ndarray | None = None,
+    ) -> Tangent:
         if isinstance(self.setting, LeastSquares):
             return self.setting.tangent(found.inner, b, change, ds)
-        return tangent(self.setting, found.inner, b, change, ds)
+        return tangent(self.setting, found.inner, b, change, ds, guess)
 
     def _curvature(self, found: Collapsed, size: int) -> np.ndarray:
         where, H = self.precisions, np.zeros((size, size))

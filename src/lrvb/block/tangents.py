@@ -28,8 +28,18 @@ class Tangent(NamedTuple):
     v: np.ndarray | None = None
 
 
-def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds: float) -> Tangent:
-    """The response to a tilt b of the means' equation, to δP = `change`, and to δs."""
+def tangent(
+    setting: Setting,
+    state: State,
+    b: Vector,
+    change: Prior | None,
+    ds: float,
+    guess: np.ndarray | None = None,
+) -> Tangent:
+    """The response to a tilt b of the means' equation, to δP = `change`, and to δs.
+
+    `guess` is a δv to start from, such as that of a point nearby.
+    """
     layout, rows, terms, v = setting.layout, setting.rows, state.terms, state.v
     zero = np.zeros(layout.n)
     ev, vv = (terms.ev, terms.vv) if rows.coupled else (zero, zero)
@@ -51,7 +61,7 @@ def tangent(setting: Setting, state: State, b: Vector, change: Prior | None, ds:
         return u + (away + answer.follow(vv * away) if rows.coupled else away) / v
 
     # in units of v, so that no row's variance is forgotten beside a larger one
-    dv = v * solve_affine(improved, zero, _TOL)
+    dv = v * solve_affine(improved, zero if guess is None else guess / v, _TOL)
     dmu, blocks, d_eta = parts(dv)
     scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
     return Tangent(dmu, blocks, scale, dv)

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from lrvb import prior
+from lrvb import MixedModel, prior
 from lrvb.errors import InvalidData, InvalidModel
 from lrvb.estimators.mixed.design import build
 from lrvb.estimators.mixed.priors import resolve
@@ -474,3 +474,9 @@ def test_overlapping_data_are_not_separated() -> None:
     almost.loc[highest, "b"] = 0
     almost.loc[lowest, "b"] = 1
     resolve(None, build("b ~ x", almost, "bernoulli"), "bernoulli")
+
+
+def test_only_an_effect_of_each_row():
+    counts = {"y": [1, 2, 0, 4], "obs": [1, 2, 3, 4]}
+    with pytest.raises(InvalidModel, match="has nothing but an effect of each row; add an intercept"):
+        MixedModel("y ~ 0 + (1|obs)", "poisson").fit(counts)

@@ -17,16 +17,16 @@ from ...block.sums import BlockSum
 from ...draws import constrained, unconstrained
 from ...response import Response
 
-SHARP = 0.03  # an sd of log precisions below which the average changes sds by less than 0.1 %
+SHARP = 0.03  # a relative sd of precisions below which the average changes sds by less than 0.1 %
 
 
 def averaged_blocks(block: BlockSum, inner: Response, here: Blocks) -> Blocks:
     """E[Σ̂_w|λ] in the blocks that rows touch; `here` are those at the expected precisions."""
     m = inner.fit.m
+    if _relative_sd(block, inner) < SHARP:
+        return here
     where = unconstrained(inner)
     root = where.root(inner.Sigma)
-    if np.sqrt(np.sum(root**2, axis=1)).max() < SHARP:
-        return here
     k = root.shape[1]
     axes = np.sqrt(k) * np.vstack([root.T, -root.T])
     values = constrained(inner, where, where.mean + axes)
@@ -43,6 +43,17 @@ def averaged_blocks(block: BlockSum, inner: Response, here: Blocks) -> Blocks:
     block.recall(remembered)
     assert total is not None
     return Blocks(*(part / (2 * k) for part in total))
+
+
+def _relative_sd(block: BlockSum, inner: Response) -> float:
+    """The largest sd of an entry of a precision matrix, relative to its diagonal."""
+    m, sd, where = inner.fit.m, np.sqrt(np.diag(inner.Sigma)), block.precisions
+    found = [0.0] if where.scale is None else [sd[where.scale] / m[where.scale]]
+    places = [(d.at, d.term, *np.argwhere(d.basis)[0]) for d in where.directions]
+    diagonal = {(term, i): m[at] for at, term, i, j in places if i == j}
+    for at, term, i, j in places:
+        found.append(sd[at] / np.sqrt(diagonal[term, i] * diagonal[term, j]))
+    return float(max(found))
 
 
 def _moments(

@@ -79,6 +79,11 @@ class MixedModel:
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
                 "a model without groups elsewhere."
             )
+        if not design.names and all(term.factor == design.observation for term in design.terms):
+            raise InvalidModel(
+                f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
+                "a fixed effect or a group."
+            )
         priors = resolve(self.priors, design, self.family)
         problem = state_problem(PrecisionModel(priors, design), None)
         where = coordinates(design)
