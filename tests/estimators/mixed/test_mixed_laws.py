@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import lrvb
 from lrvb.curvature import linearize
 from lrvb.estimators.mixed.assembly import join
 from lrvb.estimators.mixed.coordinates import coordinates, fixed_prior
-from lrvb.estimators.mixed.design import build
+from lrvb.estimators.mixed.design import Design, build
 from lrvb.estimators.mixed.precision_model import PrecisionModel
 from lrvb.estimators.mixed.priors import resolve
 from lrvb.estimators.mixed.search import search
@@ -74,11 +75,16 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
     known |= set(changed)
     kept = {name: prior for name, prior in priors.items() if name in known}
     model = lrvb.MixedModel(formula, family, kept, factorization)
-    design = build(formula, table(), family)
-    stated, where = resolve(kept, design, family), coordinates(design)
+    return fitted_design(model, build(formula, table(), family))
+
+
+def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
+    """The model at the optimum of a design, without averaging."""
+    stated, where = resolve(model.priors, design, model.family), coordinates(design)
     problem = state_problem(PrecisionModel(stated, design), None)
+    options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
-    optimum, work = search(design, problem, where, fixed, factorization, tol=1e-11, max_iter=200)
+    optimum, work = search(design, problem, where, fixed, model.factorization, **options)
     plain = join(work.block, respond(linearize(optimum)), where)
     model._keep(design, stated, where, work, plain)
     return model
@@ -185,6 +191,27 @@ def test_covariance_with_a_precision_matrix(case, factorization):
 
         unit = float(model.posterior_.sd(name).iloc[0])
         assert_covariances(model, name, slope(refitted, 0.03 / unit), atol=1e-4)
+
+
+@pytest.mark.parametrize("factorization", ["blocked", "mean_field"])
+def test_variance_of_a_random_effect(factorization):
+    """A row of rate e⁻⁴⁰ with "count" h tilts by h(β₀ + z_k): its derivative less Cov(z, β₀) is Var z."""
+    data = table()[["n", "x", "g"]].assign(o=0.0)
+    data.loc[len(data)] = {"n": 0, "x": 0.0, "g": "g2", "o": -40.0}
+    formula, priors = "n ~ x + (1|g) + offset(o)", {k: PRIORS[k] for k in ("fixed", "1|g")}
+    design = build(formula, data, "poisson")
+
+    def refitted(h):
+        y = design.y.copy()
+        y[-1] = h
+        model = lrvb.MixedModel(formula, "poisson", priors, factorization)
+        return fitted_design(model, replace(design, y=y))
+
+    effect = refitted(0.0)._effects["1|g"].sel(g="g2")
+    both = slope(lambda h: refitted(h).ranef("1|g").loc["g2", "mean"], 0.1)
+    variance = both - float(effect["cov"].sel(quantity="Intercept"))
+    # exact but for what passes between the variances of different levels
+    assert_allclose(float(effect["sd"]), np.sqrt(variance), rtol=5e-3)
 
 
 @every_case
