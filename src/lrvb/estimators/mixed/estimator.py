@@ -117,6 +117,13 @@ class MixedModel:
         self.converged_ = self.posterior_.converged
         self._where, self._work, self._joined, self._effects = where, work, joined, effects
 
+    def __repr__(self) -> str:
+        state = "not fitted"
+        if hasattr(self, "posterior_"):
+            how = "converged" if self.converged_ else "NOT converged"
+            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} iterations"
+        return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
+
     def _progress(self, rows: int) -> bool:
         """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
         if self.verbose is not None:
