@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 _NONE = np.zeros(0)
+_ENTRIES = 2**14  # nodes times rows at a time
 
 
 class RowTerms(NamedTuple):
@@ -91,15 +92,18 @@ class Binomial:
         """E of log(1 + e^η) and of its first four derivatives."""
         root = np.sqrt(v)
         sums = np.zeros((5, len(eta)))
-        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
-            u = eta + root * x
+        x, weights = hermite(root.max(initial=0.0))
+        together = max(1, _ENTRIES // max(len(eta), 1))
+        for start in range(0, len(x), together):
+            here = slice(start, start + together)
+            u, weight = eta + root * x[here, None], weights[here]
             p = expit(u)
             d = p * (1 - p)
-            sums[0] += weight * np.logaddexp(0.0, u)
-            sums[1] += weight * p
-            sums[2] += weight * d
-            sums[3] += weight * d * (1 - 2 * p)
-            sums[4] += weight * d * (1 - 6 * d)
+            sums[0] += weight @ np.logaddexp(0.0, u)
+            sums[1] += weight @ p
+            sums[2] += weight @ d
+            sums[3] += weight @ (d * (1 - 2 * p))
+            sums[4] += weight @ (d * (1 - 6 * d))
         b, b1, b2, b3, b4 = self.trials * sums
         value = float(self.y @ eta - b.sum() + self._constant)
         return RowTerms(value, self.y - b1, -b2 / 2, -b2, -b3 / 2, -b4 / 4)
