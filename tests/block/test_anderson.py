@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lrvb.block.anderson import Anderson, solve_affine
+from lrvb.block.anderson import Anderson, Unsettled, solve_affine
 
 
 def affine(eigenvalues, seed=0):
@@ -53,3 +53,9 @@ def test_a_growing_residual_is_met_with_half_a_step():
     assert_allclose(anderson.next(x, np.ones(2)), np.ones(2))
     assert_allclose(anderson.next(np.ones(2), np.full(2, 11.0)), np.full(2, 6.0))
     assert_allclose(anderson.next(np.full(2, 6.0), np.full(2, 7.0)), np.full(2, 7.0))
+
+
+def test_no_fixed_point_is_no_answer():
+    """x ↦ x + 1 has none, and says so."""
+    with pytest.raises(Unsettled):
+        solve_affine(lambda x: x + 1.0, np.zeros(3), 1e-10)

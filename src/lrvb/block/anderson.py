@@ -7,6 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 
+class Unsettled(Exception):
+    """The steps have not become short."""
+
+
 class Anderson:
     """Proposes the next x from the pairs (x, g(x)) seen so far."""
 
@@ -52,9 +56,9 @@ class Anderson:
 
 
 def solve_affine(
-    g: Callable[[np.ndarray], np.ndarray], start: np.ndarray, tol: float, limit: int = 60
+    g: Callable[[np.ndarray], np.ndarray], start: np.ndarray, tol: float, limit: int = 200
 ) -> np.ndarray:
-    """x with x = g(x) for an affine g, to `tol` relative to the size of x."""
+    """x with x = g(x) for an affine g, to `tol` relative to the size of x, or `Unsettled`."""
     x, anderson = start, Anderson()
     for _ in range(limit):
         image = g(x)
@@ -62,4 +66,4 @@ def solve_affine(
         if away @ away <= tol**2 * (image @ image):
             return image
         x = anderson.next(x, image)
-    return x
+    raise Unsettled

@@ -92,6 +92,7 @@ class BlockSum:
         size = len(m)
         try:
             found = self.collapse(m)
+            curvature = self._curvature(found, size) if order == 2 else None
         except NoOptimum:
             return RowSums(-np.inf, np.full(size, np.nan), np.zeros((size, size)), -1)
         where, layout = self.precisions, self.layout
@@ -117,7 +118,6 @@ class BlockSum:
             + 0.5 * layout.size * (1 + LOG_2PI)
             - 0.5 * found.logdet
         )
-        curvature = self._curvature(found, size) if order == 2 else None
         return RowSums(float(value), gradient, curvature, -1)
 
     def tilts(self, m: np.ndarray, at: np.ndarray) -> list[Vector]:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .anderson import solve_affine
+from .anderson import Unsettled, solve_affine
 from .arrow import Blocks, Prior, posterior_precision
 from .feedback import feedback
 from .layout import Cross, Vector
-from .optimum import Setting, State, level_covariances
+from .optimum import NoOptimum, Setting, State, level_covariances
 
 _TOL = 1e-8  # relative: as many digits as a curvature is asked for
 
@@ -61,7 +61,10 @@ def tangent(
         return u + (away + answer.follow(vv * away) if rows.coupled else away) / v
 
     # in units of v, so that no row's variance is forgotten beside a larger one
-    dv = v * solve_affine(improved, zero if guess is None else guess / v, _TOL)
+    try:
+        dv = v * solve_affine(improved, zero if guess is None else guess / v, _TOL)
+    except Unsettled as error:
+        raise NoOptimum from error
     dmu, blocks, d_eta = parts(dv)
     scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
     return Tangent(dmu, blocks, scale, dv)

@@ -107,7 +107,7 @@ class Effects(Mapping[str, xr.Dataset]):
             noise = (1 - f) / s
             return RowEffects(mean, follow, scale, noise, f**2 * state.v + noise)
         noise = np.maximum((1 + terms.ee / s) / s, 0.0)  # Var u = (ℓ_ηη + s)/s²
-        return RowEffects(mean, follow, scale, noise, noise)
+        return RowEffects(mean, follow, scale, noise, noise + state.v)  # e = u − η, both apart
 
     def _of_rows(self, codes: np.ndarray) -> Moments:
         """The effect e_n of each row: e = a − f(ζ − ζ̄) + noise of variance E, a following ζ̄."""

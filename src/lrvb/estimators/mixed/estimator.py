@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...block.optimum import NoOptimum
 from ...curvature import linearize
-from ...errors import InvalidModel
+from ...errors import InvalidModel, NotAMaximum
 from ...posterior import Posterior
 from ...problem import state_problem
 from ...response import respond
@@ -98,7 +99,15 @@ class MixedModel:
             progress=self._progress(design.n),
         )
         averaged = self.factorization == "blocked"
-        joined = join(work.block, respond(linearize(optimum)), where, averaged=averaged)
+        response = respond(linearize(optimum))
+        try:
+            joined = join(work.block, response, where, averaged=averaged)
+        except NoOptimum as error:
+            raise NotAMaximum(
+                "The coefficients' response does not settle: the rows' variances and weights drive each "
+                "other. Levels with very few rows and a wide prior do that; state a prior with larger "
+                "precisions of the random effects, or put the smallest levels together."
+            ) from error
         self._keep(design, priors, where, work, joined)
         return self
 
