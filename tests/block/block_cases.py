@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lrvb.block.arrow import Blocks, Prior
-from lrvb.block.layout import Cross, Grouping, Layout, Vector
+from lrvb.block.entries import Vector
+from lrvb.block.layout import Cross, Grouping, Layout
 
 
 class Shape(NamedTuple):

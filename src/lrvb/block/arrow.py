@@ -12,7 +12,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from .layout import Cross, Vector
+from .entries import Vector
+from .layout import Cross
 
 
 class NotPositive(Exception):

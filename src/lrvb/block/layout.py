@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-_CHUNK = 2**16  # rows at a time where a row needs p numbers
+from .entries import Entries, Vector, rest_entries
 
 
 class Grouping(NamedTuple):
@@ -40,27 +40,6 @@ class Cross(NamedTuple):
         return Cross(self.D * factor, self.B * factor, self.A * factor)
 
 
-class Vector(NamedTuple):
-    """A vector over w: of the first factor (G, q), and of the rest (r,)."""
-
-    z: np.ndarray
-    rest: np.ndarray
-
-    def __add__(self, other: Vector) -> Vector:  # type: ignore[override]
-        return Vector(self.z + other.z, self.rest + other.rest)
-
-    def __sub__(self, other: Vector) -> Vector:
-        return Vector(self.z - other.z, self.rest - other.rest)
-
-    def times(self, factor: float) -> Vector:
-        """Both parts multiplied."""
-        return Vector(self.z * factor, self.rest * factor)
-
-    def dot(self, other: Vector) -> float:
-        """The inner product."""
-        return float(np.vdot(self.z, other.z) + self.rest @ other.rest)
-
-
 class Layout:
     """Sums and products with C for rows sorted by `first.codes`; every level has a row."""
 
@@ -76,10 +55,13 @@ class Layout:
         for f in self.others:
             self.offsets.append(self.offsets[-1] + f.levels * f.R.shape[1])
         self.r = self.offsets[-1]
-        columns, values = rest_entries(self, [f.codes for f in self.others], self.others)
-        self.columns, self.values = columns, values
+        codes = [f.codes for f in self.others]
+        self.columns, self.values = rest_entries(
+            self.offsets, codes, [f.R for f in self.others], self.n
+        )
+        self.entries = Entries(self.X, first.codes, self.first.R, self.columns, self.values)
         if self.others:
-            width = columns.shape[1]
+            width = self.columns.shape[1]
             self._indptr = np.arange(0, self.n * width + 1, width)
             self._rows = (first.codes[:, None] * self.q + np.arange(self.q)).astype(np.int64)
             self._U = self._other_columns(np.ones(self.n))
@@ -102,12 +84,7 @@ class Layout:
 
     def forward(self, w: Vector) -> np.ndarray:
         """Cw, (N,)."""
-        eta = self.X @ w.rest[: self.p]
-        for i in range(self.q):
-            eta += self.first.R[:, i] * w.z[:, i][self.first.codes]
-        for a in range(self.columns.shape[1]):
-            eta += self.values[:, a] * w.rest[self.columns[:, a]]
-        return eta
+        return self.entries.forward(w)
 
     def adjoint(self, s: np.ndarray) -> Vector:
         """Cᵀs."""
@@ -148,9 +125,7 @@ class Layout:
 
     def quadratic(self, Z11: np.ndarray, Z1r: np.ndarray, Zrr: np.ndarray) -> np.ndarray:
         """c_nᵀZc_n of every row, from the blocks of Z that rows touch."""
-        return quadratic(
-            self, self.X, self.first.codes, self.first.R, self.columns, self.values, Z11, Z1r, Zrr
-        )
+        return self.entries.quadratic(Z11, Z1r, Zrr)
 
     def by_level(self, values: np.ndarray) -> np.ndarray:
         """Sums over the rows of each level of the first factor."""
@@ -161,63 +136,3 @@ class Layout:
         data = (W[:, None] * self.values).ravel()
         indices = (self.columns - self.p).ravel()
         return sp.csr_array((data, indices, self._indptr), shape=(self.n, self.r - self.p))
-
-
-def rest_entries(
-    layout: Layout, codes: Sequence[np.ndarray], others: Sequence[Grouping]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Columns (N, e) among the rest that each row touches beyond β, and the values there."""
-    columns, values = [], []
-    for f, level, start in zip(others, codes, layout.offsets[:-1], strict=True):
-        q = f.R.shape[1]
-        for j in range(q):
-            columns.append(start + level.astype(np.int64) * q + j)
-            values.append(f.R[:, j])
-    if not columns:
-        return np.zeros((layout.n, 0), dtype=np.int64), np.zeros((layout.n, 0))
-    return np.asfortranarray(np.stack(columns, axis=1)), np.asfortranarray(np.stack(values, axis=1))
-
-
-def quadratic(
-    layout: Layout,
-    X: np.ndarray,
-    codes: np.ndarray,
-    R: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    Z11: np.ndarray,
-    Z1r: np.ndarray,
-    Zrr: np.ndarray,
-) -> np.ndarray:
-    """c_nᵀZc_n of any rows, a chunk at a time."""
-    q, p, e = layout.q, layout.p, columns.shape[1]
-    result = np.empty(len(X))
-    cross = Z1r.reshape(layout.G, q, layout.r)
-    tables = [[np.ascontiguousarray(cross[:, i, j]) for j in range(p)] for i in range(q)]
-    for start in range(0, len(X), _CHUNK):
-        here = slice(start, start + _CHUNK)
-        x, k, r, at, u = X[here], codes[here], R[here], columns[here], values[here]
-        total = np.zeros(len(x))
-        for j in range(p):
-            inner = Zrr[j, j] * x[:, j]
-            for other in range(j + 1, p):
-                inner += (2 * Zrr[j, other]) * x[:, other]
-            total += x[:, j] * inner
-        for i in range(q):
-            inner = r[:, i] * Z11[:, i, i][k]
-            for j in range(i + 1, q):
-                inner += r[:, j] * (2 * Z11[:, i, j])[k]
-            for j in range(p):
-                inner += x[:, j] * (2 * tables[i][j])[k]
-            for a in range(e):
-                inner += 2 * cross[k, i, at[:, a]] * u[:, a]
-            total += r[:, i] * inner
-        for a in range(e):
-            inner = np.zeros(len(x))
-            for j in range(p):
-                inner += (2 * Zrr[:, j])[at[:, a]] * x[:, j]
-            for b in range(e):
-                inner += Zrr[at[:, a], at[:, b]] * u[:, b]
-            total += u[:, a] * inner
-        result[here] = total
-    return result

@@ -16,7 +16,8 @@ from .arrow import (
     invert_separately,
     posterior_precision,
 )
-from .layout import Cross, Layout, Vector
+from .entries import Vector
+from .layout import Cross, Layout
 from .optimum import NoOptimum
 from .tangents import Tangent
 

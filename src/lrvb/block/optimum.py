@@ -20,8 +20,9 @@ from .arrow import (
     invert_separately,
     posterior_precision,
 )
+from .entries import Vector
 from .feedback import feedback
-from .layout import Layout, Vector
+from .layout import Layout
 from .rows import Rows, RowTerms
 
 _FAR = 1e-2  # squared length of a Newton step, in sds, from which on it is taken without asking

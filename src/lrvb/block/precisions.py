@@ -9,7 +9,8 @@ import numpy as np
 
 from ..meanfield import MeanField
 from .arrow import Blocks, Prior
-from .layout import Layout, Vector
+from .entries import Vector
+from .layout import Layout
 
 
 class Term(NamedTuple):

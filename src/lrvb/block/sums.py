@@ -10,7 +10,8 @@ import numpy as np
 from ..local_sums import LocalResponse, RowSums
 from ..problem import Problem
 from .arrow import Blocks, Prior
-from .layout import Layout, Vector
+from .entries import Vector
+from .layout import Layout
 from .least_squares import LOG_2PI, LeastSquares
 from .optimum import NoOptimum, Setting, State, optimum
 from .precisions import Precisions

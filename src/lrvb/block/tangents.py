@@ -12,8 +12,9 @@ import numpy as np
 
 from .anderson import Unsettled, solve_affine
 from .arrow import Blocks, Prior, posterior_precision
+from .entries import Vector
 from .feedback import feedback
-from .layout import Cross, Vector
+from .layout import Cross
 from .optimum import NoOptimum, Setting, State, level_covariances
 
 _TOL = 1e-8  # relative: as many digits as a curvature is asked for

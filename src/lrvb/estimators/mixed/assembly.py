@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...block.arrow import Blocks
-from ...block.layout import Vector
+from ...block.entries import Vector
 from ...block.respond import conditional_blocks
 from ...block.sums import BlockSum
 from ...families import Location

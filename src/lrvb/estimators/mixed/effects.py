@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from ...block.layout import Vector
+from ...block.entries import Vector
 from ...block.rows import Joint
 from .assembly import Joined
 from .coordinates import Coordinates

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...block.arrow import Blocks
-from ...block.layout import Layout, Vector, quadratic
+from ...block.entries import Entries, Vector, rest_entries
 from ...errors import InvalidModel
 from .assembly import Joined
 from .coordinates import Coordinates
@@ -34,32 +33,6 @@ class Predictor(NamedTuple):
     own: np.ndarray
 
 
-class Touched(NamedTuple):
-    """The entries of C in some rows: X (n, p), the first factor's levels and columns, the others'."""
-
-    layout: Layout
-    X: np.ndarray
-    codes: np.ndarray
-    R: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
-
-    def forward(self, w: Vector) -> np.ndarray:
-        """Cw, (n,)."""
-        eta = self.X @ w.rest[: self.layout.p]
-        for i in range(self.layout.q):
-            eta += self.R[:, i] * w.z[:, i][self.codes]
-        for a in range(self.columns.shape[1]):
-            eta += self.values[:, a] * w.rest[self.columns[:, a]]
-        return eta
-
-    def quadratic(self, blocks: Blocks) -> np.ndarray:
-        """c'Zc of every row."""
-        return quadratic(
-            self.layout, self.X, self.codes, self.R, self.columns, self.values, *blocks
-        )
-
-
 def of_new_rows(
     design: Design, where: Coordinates, work: Working, joined: Joined, new: NewRows
 ) -> Predictor:
@@ -69,7 +42,7 @@ def of_new_rows(
     mean = rows.forward(found.mu) + where.shift
     if new.offset is not None:
         mean = mean + new.offset
-    variance = rows.quadratic(joined.given)
+    variance = rows.quadratic(*joined.given)
     for w in _moved(joined):
         variance += rows.forward(w) ** 2
     own = np.zeros(len(mean))
@@ -123,30 +96,19 @@ def _moved(joined: Joined) -> list[Vector]:
     return columns
 
 
-def _touched(design: Design, where: Coordinates, work: Working, new: NewRows) -> Touched:
+def _touched(design: Design, where: Coordinates, work: Working, new: NewRows) -> Entries:
     """Where new rows touch the coefficients; levels that are not among them touch nothing."""
     layout, n = work.block.layout, len(new.X)
-    codes, R = np.zeros(n, dtype=np.int64), np.zeros((n, layout.q))
-    columns, values = [], []
+    levels, columns = [], []
     for f, factor in enumerate(work.factors):
         known = new.codes[factor] >= 0
-        level = np.where(known, new.codes[factor], 0).astype(np.int64)
         parts = [new.R[t] for t, place in enumerate(work.places) if place.factor == f]
-        entries = np.hstack(parts) * known[:, None]
-        if f == 0:
-            codes, R = level, entries
-            continue
-        start, q = layout.offsets[f - 1], entries.shape[1]
-        columns += [start + level * q + j for j in range(q)]
-        values += list(entries.T)
-    return Touched(
-        layout,
-        where.inward(new.X),
-        codes,
-        R,
-        np.stack(columns, axis=1) if columns else np.zeros((n, 0), dtype=np.int64),
-        np.stack(values, axis=1) if values else np.zeros((n, 0)),
-    )
+        levels.append(np.where(known, new.codes[factor], 0).astype(np.int64))
+        columns.append(np.hstack(parts) * known[:, None])
+    if not work.factors:
+        levels, columns = [np.zeros(n, dtype=np.int64)], [np.zeros((n, 0))]
+    places, values = rest_entries(layout.offsets, levels[1:], columns[1:], n)
+    return Entries(where.inward(new.X), levels[0], columns[0], places, values)
 
 
 def _prior_variance(design: Design, joined: Joined, t: int, R: np.ndarray) -> np.ndarray:
