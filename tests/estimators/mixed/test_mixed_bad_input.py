@@ -478,5 +478,7 @@ def test_overlapping_data_are_not_separated() -> None:
 
 def test_only_an_effect_of_each_row():
     counts = {"y": [1, 2, 0, 4], "obs": [1, 2, 3, 4]}
-    with pytest.raises(InvalidModel, match="has nothing but an effect of each row; add an intercept"):
+    with pytest.raises(
+        InvalidModel, match="has nothing but an effect of each row; add an intercept"
+    ):
         MixedModel("y ~ 0 + (1|obs)", "poisson").fit(counts)
