@@ -10,7 +10,7 @@ import sys
 import time
 from html.parser import HTMLParser
 
-import pytest
+from matplotlib.image import imread
 
 from lrvb.experiments.catalog import NAMES, named
 from lrvb.experiments.store import read_table
@@ -32,10 +32,8 @@ def saved(out):
     return {p: p.stat().st_mtime_ns for p in out.glob("parts/*/*/task.json")}
 
 
-@pytest.fixture(scope="module")
-def reproduction(tmp_path_factory):
+def reproduce(out):
     """A run that is interrupted after a few tasks, then run to its end."""
-    out = tmp_path_factory.mktemp("reproduction") / "out"
     first = subprocess.Popen(
         command(out), stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
     )
@@ -74,7 +72,7 @@ class Page(HTMLParser):
             self.current[tag] = self.current.get(tag, 0) + 1
 
 
-def test_an_interrupted_run_says_how_to_go_on(reproduction):
+def check_an_interrupted_run_says_how_to_go_on(reproduction):
     assert reproduction["status"] == (130, 0), reproduction["errors"]
     last = reproduction["stopped"].splitlines()[-1]
     assert last == (
@@ -85,20 +83,20 @@ def test_an_interrupted_run_says_how_to_go_on(reproduction):
     assert reproduction["left"] == []
 
 
-def test_finished_tasks_are_not_run_again(reproduction):
+def check_finished_tasks_are_not_run_again(reproduction):
     before, after = reproduction["before"], saved(reproduction["out"])
     assert len(before) >= 3
     assert {p: after[p] for p in before} == before
     assert len(after) > len(before)
 
 
-def test_the_command_ends_with_where_the_page_is(reproduction):
+def check_the_command_ends_with_where_the_page_is(reproduction):
     lines = reproduction["said"].splitlines()
     assert lines[-1] == f"The page is at {reproduction['out'] / 'index.html'}"
     assert [line.split()[0] for line in lines if "checks hold" in line] == list(NAMES)
 
 
-def test_every_section_is_whole(reproduction):
+def check_every_section_is_whole(reproduction):
     """Claim, all figures, the numbers, settings and provenance; no link leaves the page."""
     page = Page((reproduction["out"] / "index.html").read_text(encoding="utf-8"))
     assert list(page.sections) == list(NAMES)
@@ -110,19 +108,17 @@ def test_every_section_is_whole(reproduction):
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
 
 
-def test_every_figure_shows_something(reproduction):
+def check_every_figure_shows_something(reproduction):
     """Each PNG can be decoded, is large enough to read, and is not of one colour."""
-    image = pytest.importorskip("matplotlib.image")
     for name in NAMES:
         for figure in named(name).figures:
-            pixels = image.imread(reproduction["out"] / "figures" / f"{name}-{figure.name}.png")
+            pixels = imread(reproduction["out"] / "figures" / f"{name}-{figure.name}.png")
             assert pixels.shape[0] >= 300
             assert pixels.shape[1] >= 500
             assert (pixels[..., :3].min(axis=2) < 0.9).mean() > 0.005, (name, figure.name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_tables_and_findings(reproduction, name):
+def check_tables_and_findings(reproduction, name):
     """Tables are not empty; every number of ours is there; nothing differs, and checks hold.
 
     Seconds depend on what else the machine does, so the checks of a timed experiment are not asked.
@@ -141,9 +137,7 @@ def test_tables_and_findings(reproduction, name):
         assert [words for words, holds in findings.checks.items() if not holds] == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_is_wider_than_the_screen(reproduction, tmp_path, width):
+def check_nothing_is_wider_than_the_screen(reproduction, tmp_path, width):
     """In a real browser, with every detail open, inside a frame as wide as a phone or a laptop."""
     page = (reproduction["out"] / "index.html").read_text(encoding="utf-8")
     (tmp_path / "page.html").write_text(page.replace("<details>", "<details open>"))
@@ -172,3 +166,17 @@ def test_nothing_is_wider_than_the_screen(reproduction, tmp_path, width):
     inner, needed = map(int, title.split())
     assert width - 20 <= inner <= width
     assert needed <= inner
+
+
+def test_quick_run(tmp_path):
+    """One test, so that the run is made once however the tests are shared out."""
+    reproduction = reproduce(tmp_path / "out")
+    check_an_interrupted_run_says_how_to_go_on(reproduction)
+    check_finished_tasks_are_not_run_again(reproduction)
+    check_the_command_ends_with_where_the_page_is(reproduction)
+    check_every_section_is_whole(reproduction)
+    check_every_figure_shows_something(reproduction)
+    for name in NAMES:
+        check_tables_and_findings(reproduction, name)
+    for width in (360, 1280) if CHROMIUM is not None else ():
+        check_nothing_is_wider_than_the_screen(reproduction, tmp_path, width)
