@@ -15,6 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1 \t\2/'
 
+# The workers share the cores already: threads of BLAS beside them only wait for one another.
+test: export OPENBLAS_NUM_THREADS ?= 1
+test: export OMP_NUM_THREADS ?= 1
 test: lint ## Check style and types, then run every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
