@@ -20,6 +20,7 @@ class Vector(NamedTuple):
     z: np.ndarray
     rest: np.ndarray
 
+    # a sum of vectors, where a tuple's + would join them
     def __add__(self, other: Vector) -> Vector:  # type: ignore[override]
         return Vector(self.z + other.z, self.rest + other.rest)
 

@@ -182,6 +182,7 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
+            # what a transform warns of shows as a value that is not finite, which is refused by name
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", DataMismatchWarning)
             matrix = recipe.get_model_matrix(

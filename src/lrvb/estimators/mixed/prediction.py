@@ -107,17 +107,17 @@ def _expected(family: str, p: Predictor, interval: float | None) -> Answer:
     """E[y | covariates, groups], averaged over η; the interval is that of η, through the link."""
     root = np.sqrt(p.variance)
     z = 0.0 if interval is None else float(ndtri(0.5 + interval / 2))
-    ends = (p.mean - z * root, p.mean + z * root)
+    ends = [p.mean - z * root, p.mean + z * root]
     if family == "gaussian":
         mean, sd = p.mean, root
     elif family == "poisson":
         mean = np.exp(p.mean + (p.variance + p.own) / 2)
         sd = mean * np.sqrt(np.expm1(p.variance))
-        ends = tuple(np.exp(end + p.own / 2) for end in ends)  # type: ignore[assignment]
+        ends = [np.exp(end + p.own / 2) for end in ends]
     else:
         mean, square = _logistic_moments(p.mean, root, p.own)
         sd = np.sqrt(np.maximum(square - mean**2, 0.0))
-        ends = tuple(_curve(end, p.own) for end in ends)  # type: ignore[assignment]
+        ends = [_curve(end, p.own) for end in ends]
     return Answer(mean, sd) if interval is None else Answer(mean, sd, *ends)
 
 

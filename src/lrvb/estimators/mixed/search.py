@@ -64,7 +64,7 @@ def _from_sample(
     block = working(small, problem.alpha, where, prior, factorization).block
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # of a rough fit; the fit to all rows warns for itself
             found = fit(problem, init=start(small), local_sum=block, tol=1e-3, max_iter=50)
     except LrvbError:  # whatever is wrong, all rows will say it better
         return None
