@@ -24,8 +24,8 @@ import pandas as pd
 from sklearn.mixture import BayesianGaussianMixture
 
 import lrvb
-from lrvb.precision import double
-from lrvb.reference import mixture_gibbs, simulate
+from lrvb.numerics.double import double
+from lrvb.studies.reference import mixture_gibbs, simulate
 
 
 class Started(BayesianGaussianMixture):
@@ -104,9 +104,9 @@ def against_sklearn(quick: bool) -> list[tuple[str, str, str, str]]:
 
 def _fit_alone(optimum: lrvb.Fit, X: np.ndarray, R: np.ndarray) -> float:
     """Seconds from the responsibilities to the optimum, less one evaluation of V and H."""
-    from lrvb.estimators.mixture_priors import standardised_priors
-    from lrvb.estimators.mixture_scales import column_scaling
-    from lrvb.estimators.mixture_starts import start_from
+    from lrvb.estimators.mixture.priors import standardised_priors
+    from lrvb.estimators.mixture.responsibilities import start_from
+    from lrvb.estimators.mixture.scaling import column_scaling
 
     def fit() -> Any:
         scaling = column_scaling(X, None, [str(j) for j in range(X.shape[1])])
@@ -172,8 +172,8 @@ def response_alone(quick: bool) -> list[tuple[str, str, str, str]]:
 
 def _plain(fit: lrvb.Fit) -> np.ndarray:
     """Σ̂ by eq:nuisance_lrvb_est as one would write it in NumPy: all rows, no Gram matrices."""
-    from lrvb.gram import assembly_program, coefficient_program
-    from lrvb.problem import global_program
+    from lrvb.collapsed.gram import assembly_program, coefficient_program
+    from lrvb.statement.problem import global_program
 
     problem, structure = fit.problem, fit.problem.structure
     program = coefficient_program(structure)
@@ -211,7 +211,7 @@ def _jacobian(fit: lrvb.Fit) -> np.ndarray:
     """∂A/∂m, (K, F, a); its cost is not counted."""
     import jax
 
-    from lrvb.gram import _coefficients, _declared
+    from lrvb.collapsed.gram import _coefficients, _declared
 
     if id(fit) not in _JACOBIANS:
         structure, traced = fit.problem.structure, fit.problem.traced

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import lrvb
-from lrvb.coordinates import unpack_symmetric
 from lrvb.models import NormalPoisson, RandomSlope
-from lrvb.reference import simulate
+from lrvb.numerics.packing import unpack_symmetric
+from lrvb.studies.reference import simulate
 
 
 class GammaPoisson(lrvb.Model):

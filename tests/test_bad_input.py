@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import lrvb
-from lrvb import compiled
 from lrvb.models import NormalPoisson, RandomSlope
+from lrvb.numerics import program as compiled
 
 N = 20
 RNG = np.random.default_rng(0)

@@ -69,7 +69,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_family_skeleton_keeps_the_laws() -> None:
     """Moments of draws equal ∇A, their covariance equals ∇²A, and the map inverts."""
     from lrvb.families import Family
-    from lrvb.precision import double
+    from lrvb.numerics.double import double
 
     family = runpy.run_path(str(SKELETONS / "family.py"))["InverseGamma"]()
     assert isinstance(family, Family)

@@ -19,47 +19,40 @@ SOURCE = ROOT / "src" / "lrvb"
 # A name covers everything beneath it; the longest name wins. "lrvb" is the package's __init__.
 ORDER = """
 errors
-precision files
-special coordinates algebra tables fingerprint compiled quadrature prior
-families
-meanfield
-models.base
-newton starts collapse problem
-local_sums
-gram partitions objective block
-ascent
-fitting
-curvature
-response
-refinement
-charts draws intervals
-locals
+numerics prior
+data families
+statement
+collapsed
+engine
 posterior
-storage
-models reference report bridges
+models report bridges
 estimators plot
 lrvb
-experiments
+studies
 commands
-cli
 __main__
 """
 
 # Libraries beyond the core dependencies, and the only parts that may import them.
 GUESTS = {
-    "matplotlib": ("report",),
+    "matplotlib": ("report", "studies.figures"),
     "arviz": ("bridges.arviz",),
     "dask": ("bridges.dask",),
     "distributed": ("bridges.dask",),
-    "numpyro": ("reference.nuts",),
+    "numpyro": ("studies.reference.nuts",),
     "sklearn": ("estimators",),
 }
 
 # Imports to the right that are meant, with their reason. Keep it short.
 EXCEPTIONS = {
-    ("posterior", "storage"): "posterior.save is the door to a file, opened when called",
-    ("partitions", "bridges.dask"): "Dask columns are recognised at the door, and Dask opened then",
-    ("posterior", "bridges.arviz"): "posterior.to_arviz is the door to ArviZ, opened when called",
+    (
+        "collapsed.partitions",
+        "bridges.dask",
+    ): "Dask columns are recognised at the door, and Dask opened then",
+    (
+        "posterior.posterior",
+        "bridges.arviz",
+    ): "posterior.to_arviz is the door to ArviZ, opened when called",
 }
 
 LEVELS = {part: level for level, line in enumerate(ORDER.split("\n")) for part in line.split()}
@@ -181,17 +174,17 @@ def test_the_reader_sees_every_kind_of_import(tmp_path: Path) -> None:
     path = tmp_path / "gamma.py"
     path.write_text(
         "import numpy as np\n"
-        "from ..coordinates import Slot\n"
+        "from ..numerics.packing import Slot\n"
         "from . import base\n"
         "from lrvb.errors import InvalidModel\n"
-        "if TYPE_CHECKING:\n    from ..posterior import Posterior\n"
-        "def late():\n    from ..fitting import fit\n",
+        "if TYPE_CHECKING:\n    from ..posterior.posterior import Posterior\n"
+        "def late():\n    from ..engine.fitting import fit\n",
         encoding="utf-8",
     )
     assert [found.target for found in imports(path, "families.gamma")] == [
         "numpy",
-        "lrvb.coordinates.Slot",
+        "lrvb.numerics.packing.Slot",
         "lrvb.families.base",
         "lrvb.errors.InvalidModel",
-        "lrvb.fitting.fit",
+        "lrvb.engine.fitting.fit",
     ]

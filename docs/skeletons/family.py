@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma, gammaln
 
-from lrvb.coordinates import Slot
 from lrvb.families import Family
+from lrvb.numerics.packing import Slot
 
 
 class InverseGammaStats(NamedTuple):

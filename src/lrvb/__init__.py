@@ -8,7 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import models, plot, prior
-from .curvature import Curvature, linearize
+from .collapsed.autodiff import AutodiffSum
+from .collapsed.gram import GramSum
+from .collapsed.partitions import Chunks
+from .collapsed.seam import LocalSum
+from .data.tables import Rows
+from .engine.curvature import Curvature, linearize
+from .engine.fitting import Fit, fit
+from .engine.response import Response, respond
 from .errors import (
     CoincidentComponents,
     InvalidData,
@@ -28,15 +35,9 @@ from .families import (
     Tilted,
     Wishart,
 )
-from .fitting import Fit, fit
-from .gram import GramSum
-from .local_sums import AutodiffSum, LocalSum
-from .models.base import Model
-from .partitions import Chunks
-from .posterior import Posterior, infer, summarize
-from .response import Response, respond
-from .storage import load
-from .tables import Rows
+from .posterior.posterior import Posterior, infer, summarize
+from .posterior.storage import load
+from .statement.model import Model
 
 try:
     __version__ = version("lrvb")
@@ -45,13 +46,13 @@ except PackageNotFoundError:  # pragma: no cover - a source tree that is not ins
 
 if TYPE_CHECKING:
     from .estimators.mixed.estimator import MixedModel
-    from .estimators.mixture import GaussianMixture
+    from .estimators.mixture.estimator import GaussianMixture
 
 
 def __getattr__(name: str) -> Any:
     """Estimators are imported on first use: scikit-learn takes longer to import than we do."""
     if name == "GaussianMixture":
-        from .estimators.mixture import GaussianMixture
+        from .estimators.mixture.estimator import GaussianMixture
 
         return GaussianMixture
     if name == "MixedModel":

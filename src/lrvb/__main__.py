@@ -1,6 +1,6 @@
 """`python -m lrvb` is `lrvb`."""
 
-from .cli import main
+from .commands.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import Mixture
+from lrvb.collapsed.partitions import Chunks
 from lrvb.models import NormalPoisson, RandomSlope
-from lrvb.partitions import Chunks
-from lrvb.reference import simulate
+from lrvb.studies.reference import simulate
 
 N = 300
 

@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import CASES
-from lrvb.algebra import absorb_local, linear_response, local_root
-from lrvb.newton import curved
-from lrvb.precision import double
+from lrvb.engine.newton import curved
+from lrvb.numerics.algebra import absorb_local, linear_response, local_root
+from lrvb.numerics.double import double
 
 
 def blocks(seed: int):

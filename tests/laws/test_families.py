@@ -24,9 +24,9 @@ from lrvb import (
     Tilted,
     Wishart,
 )
-from lrvb.coordinates import Slot
 from lrvb.families import Family
-from lrvb.precision import double
+from lrvb.numerics.double import double
+from lrvb.numerics.packing import Slot
 
 DRAWS = 40_000
 RTOL = 1e-12  # a few thousand roundings

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import CASES, tilted
-from lrvb.objective import Objective
-from lrvb.precision import double
-from lrvb.tables import Row
+from lrvb.data.tables import Row
+from lrvb.engine.objective import Objective
+from lrvb.numerics.double import double
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 

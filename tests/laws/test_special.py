@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lrvb import coordinates, special
-from lrvb.precision import double
+from lrvb.numerics import packing as coordinates
+from lrvb.numerics import special
+from lrvb.numerics.double import double
 
 ARGUMENTS = np.concatenate([np.logspace(-6, 12, 181), np.linspace(0.5, 80, 160)])
 

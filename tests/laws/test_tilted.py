@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
 from lrvb import InvalidModel, Normal, Tilted
-from lrvb.precision import double
+from lrvb.numerics.double import double
 
 
 class Row(NamedTuple):

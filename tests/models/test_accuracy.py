@@ -14,7 +14,7 @@ import pytest
 
 import lrvb
 from lrvb.models import NormalPoisson, RandomSlope
-from lrvb.reference import normal_poisson, random_slope, simulate
+from lrvb.studies.reference import normal_poisson, random_slope, simulate
 
 STRONG_SKEW = 0.7
 X = np.random.default_rng(20).normal(size=500)  # drawn once and held fixed, as in the paper

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.experiments.exactness import GaussianPosterior, block_sizes, random_covariance
+from lrvb.studies.experiments.exactness import GaussianPosterior, block_sizes, random_covariance
 
 
 def random_problem(seed: int, dimension: int):

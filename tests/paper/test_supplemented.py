@@ -7,16 +7,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.experiments import sparsity
-from lrvb.experiments.supplemented import (
+from lrvb.models import NormalPoisson
+from lrvb.studies.experiments import sparsity
+from lrvb.studies.experiments.supplemented import (
     CASES,
     ascent_jacobian,
     compare,
     stated,
     supplemented_covariance,
 )
-from lrvb.models import NormalPoisson
-from lrvb.reference import simulate
+from lrvb.studies.reference import simulate
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,7 +11,7 @@ import xarray as xr
 from ..errors import LrvbError
 
 if TYPE_CHECKING:
-    from ..posterior import Posterior
+    from ..posterior.posterior import Posterior
 
 
 def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from ..data.files import whole
 from ..errors import LrvbError
-from ..files import whole
 from .common import output_folder, require_plots
 from .csv_files import read_csv
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from ..data.files import whole
 from ..errors import InvalidData, LrvbError
-from ..files import whole
 from .common import UsageError, output_folder, require_plots
 from .csv_files import chosen_columns, read_csv
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _fit(X: pd.DataFrame, options: argparse.Namespace) -> tuple[Any, list[str]]:
     """The fitted estimator, and the warnings it gave."""
-    from ..estimators.mixture import GaussianMixture
+    from ..estimators.mixture.estimator import GaussianMixture
 
     mixture = GaussianMixture(
         options.components, n_init=options.starts, random_state=options.seed, verbose=1

@@ -53,10 +53,10 @@ def add(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check everything first, then run the experiments."""
-    from ..experiments.base import ExperimentFailed
-    from ..experiments.catalog import NAMES, require
-    from ..experiments.provenance import cores
-    from ..experiments.runner import Plan, reproduce
+    from ..studies.experiments.base import ExperimentFailed
+    from ..studies.experiments.catalog import NAMES, require
+    from ..studies.experiments.provenance import cores
+    from ..studies.experiments.runner import Plan, reproduce
 
     require(options.experiments)
     if options.jobs is not None and options.jobs < 1:

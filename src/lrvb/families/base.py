@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..coordinates import Slot, pack, size, unpack
 from ..errors import InvalidModel
+from ..numerics.packing import Slot, pack, size, unpack
 
 Stats = Any  # a NamedTuple of arrays: one field per statistic; η, m and T share it
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..coordinates import Slot
-from ..precision import double
+from ..numerics.double import double
+from ..numerics.packing import Slot
 from . import dirichlet
 from .base import Family
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..coordinates import Slot
 from ..errors import InvalidModel
+from ..numerics.packing import Slot
 from .base import Family, whole_number
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..coordinates import Slot
-from ..precision import double
-from ..special import digamma, gamma_entropy, gammaln, trigamma_excess
+from ..numerics.double import double
+from ..numerics.packing import Slot
+from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from ..coordinates import Slot, pack_symmetric, symmetric_root
+from ..numerics.packing import Slot, pack_symmetric, symmetric_root
 from .base import Family, whole_number
 
 

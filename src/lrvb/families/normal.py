@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..coordinates import Slot
+from ..numerics.packing import Slot
 from .base import Family
 
 

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..coordinates import Slot
 from ..errors import InvalidModel
-from ..precision import double
-from ..quadrature import support, trapezoid
+from ..numerics.double import double
+from ..numerics.packing import Slot
+from ..numerics.quadrature import support, trapezoid
 from .base import Family, whole_number
 from .normal import Normal, NormalStats
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from ..coordinates import Slot, congruence, pack_symmetric, packed_index, symmetric_root
-from ..precision import double
-from ..special import digamma, gamma_entropy, gammaln, trigamma_excess
+from ..numerics.double import double
+from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
+from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family, whole_number
 
 

@@ -1,6 +1,6 @@
 """Ready-made models: one short file each."""
 
-from .base import Model
+from ..statement.model import Model
 from .gaussian_mixture import NormalMixture
 from .normal_poisson import NormalPoisson
 from .random_slope import RandomSlope

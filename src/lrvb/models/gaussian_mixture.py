@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from ..coordinates import multiplicity, pack_symmetric
 from ..families import Categorical, Dirichlet, MultivariateNormal, Wishart
-from .base import Model
-from .priors import LOG_2PI, wishart_log_density
+from ..numerics.packing import multiplicity, pack_symmetric
+from ..statement.model import Model
+from .densities import LOG_2PI, wishart_log_density
 
 
 class NormalMixture(Model):

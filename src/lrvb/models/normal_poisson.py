@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from ..data.tables import counts, squarable, vector
 from ..errors import InvalidModel
 from ..families import Gamma, Normal, Tilted
-from ..tables import counts, squarable, vector
-from .base import Model
-from .priors import gamma_log_density, normal_log_density, positive
+from ..statement.model import Model
+from .densities import gamma_log_density, normal_log_density, positive
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 

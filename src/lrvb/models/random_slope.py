@@ -8,11 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..data.tables import Rows, invalid_value, numeric, refuse_masked, squarable, vector
 from ..errors import InvalidData
 from ..families import Gamma, MultivariateNormal, Normal
-from ..tables import Rows, invalid_value, numeric, refuse_masked, squarable, vector
-from .base import Model
-from .priors import LOG_2PI, gamma_log_density, positive, spherical_log_density
+from ..statement.model import Model
+from .densities import LOG_2PI, gamma_log_density, positive, spherical_log_density
 
 
 class RandomSlope(Model):

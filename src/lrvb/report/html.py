@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..files import whole
+from ..data.files import whole
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6675; --line: #dde2e9; --back: #fff;

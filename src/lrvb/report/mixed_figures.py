@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .figures.common import save
+from .figure_files import save
 from .mixed_plots import draw_coefficients, draw_fitted, draw_ranef
 
 MOST_TERMS = 6  # whose levels are drawn

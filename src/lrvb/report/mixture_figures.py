@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from .figures.common import bare, save
+from .figure_files import bare, save
 from .mixture_plots import PALETTE, draw_mixture
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mixed_fits import fitted
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.estimators.mixed.contrast import weights
+from lrvb.estimators.mixed.answers.contrast import weights
+from mixed_fits import fitted
 
 KNOWN = ["Intercept", "x1", "x", "x2", "c[b]", "x:c[b]", "np.log(x)", "log(precision[1|g])"]
 

@@ -7,9 +7,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from lrvb.estimators.mixed.collinear import triangle
-from lrvb.estimators.mixed.design import Design, build
-from lrvb.estimators.mixed.separation import separating_direction
+from lrvb.estimators.mixed.design.design import Design, build
+from lrvb.estimators.mixed.design.rank import triangle
+from lrvb.estimators.mixed.design.separation import separating_direction
 
 N = 60
 
@@ -309,7 +309,7 @@ def test_levels_that_look_like_marks(data: pd.DataFrame) -> None:
 
 
 def test_triangle_of_blocks_has_the_gram_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lrvb.estimators.mixed.collinear.CHUNK", 7)
+    monkeypatch.setattr("lrvb.estimators.mixed.design.rank.CHUNK", 7)
     X = np.random.default_rng(0).normal(size=(40, 3))
     center, spread = X.mean(axis=0), X.std(axis=0)
     R = triangle(X, center, spread)
@@ -320,7 +320,7 @@ def test_triangle_of_blocks_has_the_gram_matrix(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("seed", range(40))
 def test_separation_against_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two columns with small whole entries: every direction that can separate is on a fine circle."""
-    monkeypatch.setattr("lrvb.estimators.mixed.separation.BATCH", 2)
+    monkeypatch.setattr("lrvb.estimators.mixed.design.separation.BATCH", 2)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(4, 9))
     X = np.column_stack([np.ones(n), rng.integers(-3, 4, n)]).astype(float)

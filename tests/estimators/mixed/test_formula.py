@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lrvb.errors import InvalidModel
-from lrvb.estimators.mixed.formula import parse
-from lrvb.estimators.mixed.scanning import words
+from lrvb.estimators.mixed.text.formula import parse
+from lrvb.estimators.mixed.text.scanning import words
 
 
 def bars(text: str) -> list[tuple[str, str, bool]]:

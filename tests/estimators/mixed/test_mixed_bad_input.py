@@ -11,8 +11,8 @@ import pytest
 
 from lrvb import MixedModel, prior
 from lrvb.errors import InvalidData, InvalidModel
-from lrvb.estimators.mixed.design import build
-from lrvb.estimators.mixed.priors import resolve
+from lrvb.estimators.mixed.design.design import build
+from lrvb.estimators.mixed.priors.stated import resolve
 
 N = 40
 

@@ -12,16 +12,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.curvature import linearize
-from lrvb.estimators.mixed.assembly import join
-from lrvb.estimators.mixed.coordinates import coordinates, fixed_prior
-from lrvb.estimators.mixed.design import Design, build
-from lrvb.estimators.mixed.precision_model import PrecisionModel
-from lrvb.estimators.mixed.priors import resolve
-from lrvb.estimators.mixed.search import search
+from lrvb.engine.curvature import linearize
+from lrvb.engine.response import respond
+from lrvb.estimators.mixed.design.design import Design, build
+from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.fit.assembly import join
+from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
+from lrvb.estimators.mixed.fit.search import search
+from lrvb.estimators.mixed.priors.stated import resolve
 from lrvb.prior import Gamma, Normal, Wishart
-from lrvb.problem import state_problem
-from lrvb.response import respond
+from lrvb.statement.problem import state_problem
 
 PRIORS = {
     "fixed": Normal(0.2, 1.5),

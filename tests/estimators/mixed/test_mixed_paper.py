@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.prior import Gamma, Normal
-from lrvb.reference import random_slope
+from lrvb.studies.reference import random_slope
 
 BETA_VAR, SHAPE, RATE = 10.0, 2.0, 2.0
 

@@ -8,10 +8,10 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-from mixed_fits import fitted, frame
 from numpy.testing import assert_allclose
 
 import lrvb
+from mixed_fits import fitted, frame
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

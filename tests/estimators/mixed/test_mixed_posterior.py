@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from mixed_fits import fitted, frame
 from numpy.testing import assert_allclose
 
 import lrvb
+from mixed_fits import fitted, frame
 
 
 @pytest.mark.parametrize("name", ["slopes", "rows"])

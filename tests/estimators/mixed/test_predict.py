@@ -9,27 +9,27 @@ import pytest
 import scipy.integrate
 import scipy.linalg
 import scipy.stats
-from mixed_fits import fitted, frame
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
 import lrvb
-from lrvb.curvature import linearize
-from lrvb.estimators.mixed import prediction
-from lrvb.estimators.mixed.assembly import join
-from lrvb.estimators.mixed.coordinates import coordinates, fixed_prior
-from lrvb.estimators.mixed.counts import BinomialCounts, PoissonCounts, count_quantile
-from lrvb.estimators.mixed.design import build
-from lrvb.estimators.mixed.effects import Effects
-from lrvb.estimators.mixed.precision_model import PrecisionModel
-from lrvb.estimators.mixed.prediction import _curve, _logistic_moments
-from lrvb.estimators.mixed.predictor import of_fitted_rows, of_new_rows
-from lrvb.estimators.mixed.spreads import inverse_mean
-from lrvb.estimators.mixed.starts import start
-from lrvb.estimators.mixed.working import working
-from lrvb.fitting import fit
-from lrvb.problem import state_problem
-from lrvb.response import respond
+from lrvb.engine.curvature import linearize
+from lrvb.engine.fitting import fit
+from lrvb.engine.response import respond
+from lrvb.estimators.mixed.answers import prediction
+from lrvb.estimators.mixed.answers.counts import BinomialCounts, PoissonCounts, count_quantile
+from lrvb.estimators.mixed.answers.levels import Effects
+from lrvb.estimators.mixed.answers.prediction import _curve, _logistic_moments
+from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
+from lrvb.estimators.mixed.answers.standard_deviations import inverse_mean
+from lrvb.estimators.mixed.design.design import build
+from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.fit.assembly import join
+from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
+from lrvb.estimators.mixed.fit.start import start
+from lrvb.estimators.mixed.fit.working import working
+from lrvb.statement.problem import state_problem
+from mixed_fits import fitted, frame
 
 # ---- against dense matrices ----------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from scipy import stats
 import lrvb
 from lrvb import prior
 from lrvb.errors import InvalidModel
-from lrvb.estimators.mixed.default_priors import mean_on_link, residual_scale
-from lrvb.estimators.mixed.design import build
-from lrvb.estimators.mixed.priors import Priors, resolve
+from lrvb.estimators.mixed.design.design import build
+from lrvb.estimators.mixed.priors.defaults import mean_on_link, residual_scale
+from lrvb.estimators.mixed.priors.stated import Priors, resolve
 
 N = 200
 FORMULA = "y ~ x + c + (x|g) + (1|h) + (0 + x|h)"

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.reference import random_slope
+from lrvb.studies.reference import random_slope
 
 smf = pytest.importorskip("statsmodels.formula.api")
 

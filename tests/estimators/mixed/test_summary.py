@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 import scipy.stats
 from jax.scipy.special import gammaln
-from mixed_fits import FORMULAS, fitted, frame
 from numpy.testing import assert_allclose
 
 import lrvb
-from lrvb.estimators.mixed.spreads import inverse_mean, sd_table
+from lrvb.estimators.mixed.answers.standard_deviations import inverse_mean, sd_table
+from mixed_fits import FORMULAS, fitted, frame
 
 
 def test_the_inverse_of_an_inverse_wisharts_diagonal_is_gamma():

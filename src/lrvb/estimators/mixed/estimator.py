@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...block.optimum import NoOptimum
-from ...curvature import linearize
+from ...collapsed.gaussian.optimum import NoOptimum
+from ...engine.curvature import linearize
+from ...engine.response import respond
 from ...errors import InvalidModel, NotAMaximum
-from ...posterior import Posterior
-from ...problem import state_problem
-from ...response import respond
-from .assembly import Joined, join
-from .contrast import contrast_table
-from .coordinates import Coordinates, coordinates, fixed_prior
-from .design import Design, build
-from .effects import Effects
-from .precision_model import PrecisionModel, block_name
-from .prediction import check_request, predict_rows
-from .priors import Priors, resolve
-from .response_column import check_family
-from .search import search
-from .summary import Summary, summarize_model
-from .working import Working
+from ...posterior.posterior import Posterior
+from ...statement.problem import state_problem
+from .answers.contrast import contrast_table
+from .answers.levels import Effects
+from .answers.prediction import check_request, predict_rows
+from .answers.summary import Summary, summarize_model
+from .design.design import Design, build
+from .design.response_column import check_family
+from .design.standardised import Coordinates, coordinates, fixed_prior
+from .fit.assembly import Joined, join
+from .fit.precision_model import PrecisionModel, block_name
+from .fit.search import search
+from .fit.working import Working
+from .priors.stated import Priors, resolve
 
 if TYPE_CHECKING:
     import pandas as pd

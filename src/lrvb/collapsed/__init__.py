@@ -1,0 +1,1 @@
+"""What is integrated out, behind four questions about the global moments."""

@@ -1,0 +1,141 @@
+"""Row sums by differentiating the model's own local term, row by row and chunk by chunk."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..data.tables import Row
+from ..numerics.algebra import absorb_local, local_root, response_root
+from ..numerics.program import Program
+from ..statement.problem import Problem, Structure
+from .chunks import chunk_length, chunks
+from .row_optimum import Collapsed, collapse
+from .seam import BoundSum, LocalResponse, RowSums
+
+
+@dataclass(frozen=True)
+class AutodiffSum:
+    """Row sums by differentiating the model's local term: always right, for any model."""
+
+    def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
+        """The sum over this problem's rows."""
+        width = problem.alpha.size * (problem.local.size + 2) + 64
+        return _ChunkedSum(problem, chunk_length(problem, chunk_size, width))
+
+
+class _ChunkedSum:
+    def __init__(self, problem: Problem, size: int):
+        self.problem, self.size = problem, size
+        self._kept = list(chunks(problem, size)) if problem.n <= size else None
+
+    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+        problem = self.problem
+        program = row_sum_program(problem.structure, order)
+        value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((len(m),) * 2), -1
+        first = 0
+        pending = []
+        for chunk in self._kept or chunks(problem, self.size):
+            pending.append((first, program(problem.traced, m, chunk.columns, chunk.weights)))
+            first += chunk.n
+            if len(pending) > 1:  # one chunk is prepared while another is computed
+                value, gradient, curvature, failed = _add(
+                    pending.pop(0), value, gradient, curvature, failed
+                )
+        for part in pending:
+            value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
+        return RowSums(value, gradient, curvature if order == 2 else None, failed)
+
+    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
+        program = response_program(self.problem.structure)
+        for chunk in chunks(self.problem, self.size, rows):
+            parts = program(self.problem.traced, m, chunk.columns)
+            yield LocalResponse(*(np.asarray(part)[: chunk.n] for part in parts))
+
+
+def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
+    first, (v, g, h, bad) = part
+    bad = int(bad)
+    if bad >= 0 and failed < 0:
+        failed = first + bad
+    return value + float(v), gradient + np.asarray(g), curvature + np.asarray(h), failed
+
+
+def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> Collapsed:
+    """q(z) of every row of a chunk at its optimum."""
+
+    def one(row: Any) -> Collapsed:
+        row = Row(row)
+        term = functools.partial(structure.local_term, traced, m)
+        return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
+
+    return jax.vmap(one)(columns)
+
+
+@functools.lru_cache(maxsize=256)
+def row_sum_program(structure: Structure, order: int) -> Program:
+    """(traced, m, columns, weights) → Σ_n w_n of value, gradient and curvature of a chunk."""
+
+    def sums(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def term(m: Any, z: Any, row: Any) -> Any:
+            return structure.local_term(traced, m, z, Row(row))
+
+        def total(m: Any) -> Any:
+            return weights @ jax.vmap(term, (None, 0, 0))(m, q.z, columns)
+
+        expected, gradient = jax.value_and_grad(total)(m)
+        values = jax.vmap(term, (None, 0, 0))(m, q.z, columns) + q.S
+        failed = ~(q.found & jnp.isfinite(values)) & (weights > 0)
+        first = jnp.where(failed.any(), jnp.argmax(failed), -1)
+        value = expected + weights @ q.S
+        if order < 2:
+            return value, gradient, jnp.zeros((m.size, m.size)), first
+        H = jax.hessian(total)(m)
+        if structure.local.size:
+
+            def root(z: Any, C: Any, row: Any) -> Any:
+                H_za, H_zz = _local_hessians(structure, term, m, z, row)
+                return local_root(H_za, C, H_zz)
+
+            roots = jax.vmap(root)(q.z, q.C, columns) * jnp.sqrt(weights)[:, None, None]
+            H = absorb_local(H, roots.reshape(-1, m.size))
+        return value, gradient, H, first
+
+    return Program(sums)
+
+
+def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
+    """H_zα (d, a) and H_z (d, d) of one row; H_z is zero where the term is linear in z."""
+    H_za = jax.jacfwd(jax.grad(term, 0), 1)(m, z, row).T
+    if structure.conjugate:
+        return H_za, jnp.zeros((z.size, z.size))
+    return H_za, jax.hessian(term, 1)(m, z, row)
+
+
+@functools.lru_cache(maxsize=128)
+def response_program(structure: Structure) -> Program:
+    """(traced, m, columns) → z, V_z, Σ̂_z|α and R of every row of a chunk."""
+
+    def respond(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, C: Any, row: Any) -> Any:
+            def term(m: Any, z: Any, row: Any) -> Any:
+                return structure.local_term(traced, m, z, Row(row))
+
+            H_za, H_zz = _local_hessians(structure, term, m, z, row)
+            W = response_root(C, H_zz)
+            Sigma = W.T @ W
+            return C @ C.T, Sigma, Sigma @ H_za
+
+        return q.z, *jax.vmap(one)(q.z, q.C, columns)
+
+    return Program(respond)

@@ -1,0 +1,223 @@
+"""Row sums by weighted Gram matrices, for terms linear in z and in features φ of the row.
+
+If ℓ(m, z, φ) = Σ_k z_k A_k(m)·φ, then everything of size N enters through η_nk = A_k·φ_n, the sums
+S_k = Σ_n z_nk φ_n and the Gram matrices G_kl = Σ_n V_n,kl φ_nφ_nᵀ, so that
+H̃ = ∂²⟨A, S⟩/∂m² + Σ_kl J_kᵀ G_kl J_l with J = ∂A/∂m. The coefficients A are the derivative of the
+model's own local term at unit features: no Hessian is written by hand.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..data.tables import Row
+from ..errors import InvalidModel
+from ..families import Categorical
+from ..numerics.double import in_double
+from ..numerics.program import Program
+from ..statement.model import join
+from ..statement.problem import Problem, Structure
+from .autodiff import AutodiffSum
+from .chunks import chunk_length, chunks
+from .seam import BoundSum, LocalResponse, RowSums
+
+
+@dataclass(frozen=True)
+class GramSum:
+    """Row sums at the speed of a matrix product; the model must declare `features`."""
+
+    @in_double
+    def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
+        """The sum over this problem's rows."""
+        model = type(problem.model).__name__
+        if problem.model.features is None or not problem.structure.conjugate:
+            raise InvalidModel(
+                f"{model} is not linear in its local variables and in features of the row; "
+                "leave local_sum to its default."
+            )
+        _require_bilinear(problem)
+        width = _declared(problem.structure)
+        return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width))
+
+
+class _GramBound:
+    def __init__(self, problem: Problem, size: int):
+        self.problem, self.size = problem, size
+        self._kept = list(chunks(problem, size)) if problem.n <= size else None
+
+    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+        problem, structure = self.problem, self.problem.structure
+        A = coefficient_program(structure)(problem.traced, m)
+        program = gram_program(structure, order)
+        value, failed, first = 0.0, -1, 0
+        S: Any = 0.0
+        G: Any = 0.0
+        for chunk in self._kept or chunks(problem, self.size):
+            v, s, g, bad = program(problem.traced, A, chunk.columns, chunk.weights)
+            value, S, G = value + float(v), S + np.asarray(s), G + np.asarray(g)
+            if failed < 0 <= int(bad):
+                failed = first + int(bad)
+            first += chunk.n
+        gradient, H = assembly_program(structure, order)(problem.traced, m, S, G)
+        curvature = np.asarray(H) if order == 2 else None
+        return RowSums(value, np.asarray(gradient), curvature, failed)
+
+    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
+        return AutodiffSum().bind(self.problem).respond(m, rows)
+
+
+def _features(structure: Structure, traced: Any, row: Any) -> Any:
+    return join(structure.model, traced).features(Row(row))
+
+
+def _coefficients(structure: Structure, traced: Any, m: Any, F: int) -> Any:
+    """A (d, F): the derivative of the local term in z and φ, the same at every row."""
+    term = functools.partial(structure.local_term, traced, m)
+    by_features = jax.grad(lambda phi, z: term(z, phi))
+    return jax.jacfwd(by_features, 1)(jnp.zeros(F), jnp.zeros(structure.local.size)).T
+
+
+def _feature_count(problem: Problem) -> int:
+    assert problem.rows is not None
+    row = {name: jnp.asarray(c[0]) for name, c in problem.rows.columns.items()}
+    shape = jax.eval_shape(
+        functools.partial(_features, problem.structure), problem.traced, row
+    ).shape
+    if len(shape) != 1:
+        raise InvalidModel(f"features returned shape {shape}; it must return a vector.")
+    return int(shape[0])
+
+
+def _pairs(structure: Structure) -> tuple[list[tuple[int, int]], bool]:
+    """Index pairs whose Gram matrices are needed, and whether diagonals follow from the rest.
+
+    A categorical's covariance has rows that sum to zero: G_kk = −Σ_{l≠k} G_kl.
+    """
+    blocks = list(structure.local.blocks.values())
+    d = structure.local.size
+    if len(blocks) == 1 and isinstance(blocks[0], Categorical) and blocks[0].copies == 1:
+        return [(k, j) for k in range(d) for j in range(k + 1, d)], True
+    return [(k, j) for k in range(d) for j in range(k, d)], False
+
+
+@functools.lru_cache(maxsize=128)
+def coefficient_program(structure: Structure) -> Program:
+    """(traced, m) → A."""
+
+    def coefficients(traced: Any, m: Any) -> Any:
+        return _coefficients(structure, traced, m, _declared(structure))
+
+    return Program(coefficients)
+
+
+@functools.lru_cache(maxsize=256)
+def gram_program(structure: Structure, order: int) -> Program:
+    """(traced, A, columns, weights) → collapsed value, S, the Gram matrices, first failed row."""
+    pairs, _ = _pairs(structure)
+
+    def sums(traced: Any, A: Any, columns: Any, weights: Any) -> Any:
+        Phi = jax.vmap(functools.partial(_features, structure, traced))(columns)
+
+        def one(row: Any, eta: Any) -> Any:
+            local = structure.local.at(Row(row))
+            q = local.evaluate(eta)
+            return q.m, local.dense(q.C), q.S + eta @ q.m, q.valid
+
+        eta = Phi @ A.T
+        z, C, A_z, valid = jax.vmap(one)(columns, eta)
+        failed = ~(valid & jnp.isfinite(A_z)) & (weights > 0)
+        first = jnp.where(failed.any(), jnp.argmax(failed), -1)
+        S = (weights[:, None] * z).T @ Phi
+        value = weights @ A_z
+        if order < 2:
+            return value, S, jnp.zeros((0, 0, 0)), first
+        V = C @ jnp.swapaxes(C, 1, 2)
+        G = [(Phi * (weights * V[:, k, j])[:, None]).T @ Phi for k, j in pairs]
+        F = Phi.shape[1]
+        return value, S, jnp.stack(G) if G else jnp.zeros((0, F, F)), first
+
+    return Program(sums)
+
+
+@functools.lru_cache(maxsize=256)
+def assembly_program(structure: Structure, order: int) -> Program:
+    """(traced, m, S, G) → gradient and curvature of the sum over rows."""
+    pairs, sums_to_one = _pairs(structure)
+    d = structure.local.size
+
+    def assemble(traced: Any, m: Any, S: Any, G: Any) -> Any:
+        F = S.shape[1]
+
+        def paired(m: Any) -> Any:
+            return jnp.sum(_coefficients(structure, traced, m, F) * S)
+
+        gradient = jax.grad(paired)(m)
+        if order < 2:
+            return gradient, jnp.zeros((0, 0))
+        zero = jnp.zeros((F, F))
+        full = [[zero] * d for _ in range(d)]
+        for i, (k, j) in enumerate(pairs):
+            full[k][j] = full[j][k] = G[i]
+        if sums_to_one:
+            for k in range(d):
+                full[k][k] = -sum((full[k][j] for j in range(d) if j != k), zero)
+        J = jax.jacfwd(lambda m: _coefficients(structure, traced, m, F))(m).reshape(d * F, -1)
+        return gradient, jax.hessian(paired)(m) + J.T @ (jnp.block(full) @ J)
+
+    return Program(assemble)
+
+
+_COUNTS: dict[Structure, int] = {}
+
+
+def _declared(structure: Structure) -> int:
+    return _COUNTS[structure]
+
+
+def _require_bilinear(problem: Problem) -> None:
+    """Check the declaration on the first rows: ℓ(m, z, φ) = z·A(m)φ for a z that is not special."""
+    structure, rows = problem.structure, problem.rows
+    if structure in _COUNTS:
+        return
+    assert rows is not None
+    _COUNTS[structure] = _feature_count(problem)
+    first = {name: np.asarray(c[:4]) for name, c in rows.columns.items()}
+    terms, bilinear, size = (
+        np.asarray(part) for part in bilinearity_program(structure)(problem.traced, first)
+    )
+    bad = ~(np.abs(terms - bilinear) <= 1e-8 * (np.abs(terms) + size))
+    if bad.any():
+        i = int(np.argmax(bad))
+        del _COUNTS[structure]
+        raise InvalidModel(
+            f"{type(problem.model).__name__} declares features, but its local_term is not linear "
+            f"in z and in them at row {i} ({terms[i]:.6g} against {bilinear[i]:.6g}). Put every "
+            "factor that multiplies z into features, or leave the declaration out.",
+            row=i,
+        )
+
+
+@functools.lru_cache(maxsize=128)
+def bilinearity_program(structure: Structure) -> Program:
+    """(traced, columns) → ℓ, z·Aφ and the size of its summands, at an m and z that are not special."""
+
+    def compare(traced: Any, columns: Any) -> Any:
+        m = jnp.linspace(0.5, 1.5, structure.alpha.size)
+        z = jnp.linspace(0.3, 1.1, structure.local.size)
+        A = _coefficients(structure, traced, m, _declared(structure))
+
+        def one(row: Any) -> Any:
+            phi = _features(structure, traced, row)
+            size = jnp.abs(z) @ jnp.abs(A) @ jnp.abs(phi)
+            return structure.local_term(traced, m, z, phi), z @ (A @ phi), size
+
+        return jax.vmap(one)(columns)
+
+    return Program(compare)

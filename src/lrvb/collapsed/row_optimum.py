@@ -1,0 +1,100 @@
+"""One row's local variables at their own optimum, given the global moments.
+
+Conjugate (the term is linear in z): η_z = ∂ℓ/∂m_z in one step. Otherwise a safeguarded Newton
+iteration on the fixed point, the same matrix as linear response itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..numerics.algebra import cholesky, solve_lower, whitened
+from ..statement.meanfield import MeanField
+
+_MAX_STEPS = 200
+_SURE = 1e-4
+_ROUNDING = 1e-15  # of the value: a large constant in the term drowns gains smaller than this
+_STEP = 1e-9  # length in whitened units below which one further Newton step is below rounding
+
+
+class Collapsed(NamedTuple):
+    """q(z) of one row at its optimum: mean z, factor C (V_z = CCᵀ), entropy, and whether found."""
+
+    z: Any
+    C: Any
+    S: Any
+    found: Any
+
+
+class _State(NamedTuple):
+    eta: Any
+    z: Any
+    C: Any
+    S: Any
+    value: Any
+    damping: Any
+    steps: Any
+    done: Any
+
+
+def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> Collapsed:
+    """max over q(z) of term(m_z) + S(z), for one row; vectorise it over rows with vmap."""
+    if not local.blocks:
+        return Collapsed(jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros(()), jnp.asarray(True))
+    if conjugate:
+        q = local.evaluate(jax.grad(term)(jnp.zeros(local.size)))
+        return Collapsed(q.m, local.dense(q.C), q.S, q.valid)
+    return _newton(local, term)
+
+
+def _newton(local: MeanField, term: Callable[[Any], Any]) -> Collapsed:
+    """Damped Newton on η = ∂ℓ/∂m: (B + λ)u = Cᵀr, δη = (r + HCu)/(1 + λ), accepted on ascent."""
+    identity = jnp.eye(local.size)
+
+    def evaluated(eta: Any) -> Any:
+        q = local.evaluate(eta)
+        value = term(q.m) + q.S
+        return q.m, local.dense(q.C), q.S, value, q.valid & jnp.isfinite(value)
+
+    def step(state: _State) -> _State:
+        gradient = jax.grad(term)(state.z)
+        H = jax.hessian(term)(state.z)
+        r = gradient - state.eta
+        K = cholesky(whitened(state.C, H) + state.damping * identity)
+        u = solve_lower(K, state.C.T @ r)
+        u = _solve_upper(K, u)
+        eta = state.eta + (r + H @ (state.C @ u)) / (1 + state.damping)
+        length = jnp.sqrt(u @ u)
+        z, C, S, value, valid = evaluated(jnp.where(jnp.isfinite(eta), eta, state.eta))
+        # Short undamped steps are past what the value can resolve: there Newton contracts by itself.
+        certain = (length < _SURE) & (state.damping == 0)
+        rises = value >= state.value - _ROUNDING * jnp.abs(state.value)
+        accept = jnp.isfinite(length) & valid & (rises | certain)
+        softer = jnp.where(state.damping < 1e-2, 0.0, state.damping / 10)
+        harder = jnp.maximum(4 * state.damping, 0.1)
+        return _State(
+            jnp.where(accept, eta, state.eta),
+            jnp.where(accept, z, state.z),
+            jnp.where(accept, C, state.C),
+            jnp.where(accept, S, state.S),
+            jnp.where(accept, value, state.value),
+            jnp.where(accept, softer, harder),
+            state.steps + 1,
+            accept & (length < _STEP) & (state.damping == 0),
+        )
+
+    eta = jnp.asarray(local.start())
+    z, C, S, value, valid = evaluated(eta)
+    zero = jnp.zeros(())
+    first = _State(eta, z, C, S, value, zero, jnp.zeros((), jnp.int32), ~valid)
+    last = jax.lax.while_loop(lambda s: ~s.done & (s.steps < _MAX_STEPS), step, first)
+    return Collapsed(last.z, last.C, last.S, last.done & valid)
+
+
+def _solve_upper(K: Any, y: Any) -> Any:
+    """K⁻ᵀy for lower triangular K."""
+    return solve_lower(K.T[::-1, ::-1], y[::-1])[::-1]

@@ -1,0 +1,1 @@
+"""The four steps: fit, linearize, respond, and one order beyond."""

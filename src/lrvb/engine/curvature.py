@@ -1,0 +1,85 @@
+"""Steps 2 and 3: V and the effective H at the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..collapsed.autodiff import AutodiffSum
+from ..collapsed.partitions import PartitionedSum
+from ..collapsed.seam import LocalSum
+from ..errors import InvalidModel, NotAMaximum
+from ..numerics.double import in_double
+from ..statement.meanfield import MeanField
+from .fitting import Fit
+from .newton import Curved, curved
+from .objective import Objective
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """C with V = CCᵀ (a, a), and H with the local variables absorbed (a, a)."""
+
+    fit: Fit
+    C: np.ndarray
+    H: np.ndarray
+    K: np.ndarray  # Cholesky factor of I − CᵀHC
+
+    @property
+    def V(self) -> np.ndarray:
+        """Covariance of q*: the mean-field answer."""
+        return self.C @ self.C.T
+
+    @property
+    def alpha(self) -> MeanField:
+        """The product of the global blocks."""
+        return self.fit.alpha
+
+
+@in_double
+def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
+    """V and H at the optimum, or `NotAMaximum` where it is not a strict one.
+
+    The fit's last Newton step has assembled both; `local_sum` computes H anew in another way.
+    """
+    if local_sum is None and fit.curved is not None:
+        require_maximum(fit, fit.curved)
+        return Curvature(fit, fit.curved.C, fit.curved.H, fit.curved.K)
+    if fit.problem is None:
+        raise InvalidModel("A loaded fit has no model; linearize the original fit instead.")
+    rows = None
+    if fit.problem.rows is not None:
+        strategy = local_sum or fit.local_sum or AutodiffSum()
+        if isinstance(fit.local_sum, PartitionedSum) and local_sum is not None:
+            strategy = replace(fit.local_sum, inner=local_sum)
+        rows = strategy.bind(fit.problem, fit.chunk_size)
+    point = Objective(fit.problem, rows).at(fit.eta)
+    assert point.H is not None
+    model = curved(point.residual, point.C, point.H)
+    require_maximum(fit, model)
+    return Curvature(fit, model.C, model.H, model.K)
+
+
+def require_maximum(fit: Fit, model: Curved) -> None:
+    """Raise `NotAMaximum`, naming the block, unless I − CᵀHC is positive definite."""
+    if model.is_concave:
+        return
+    B = model.B
+    if not np.isfinite(B).all():
+        raise NotAMaximum(
+            "The curvature of the ELBO is not finite at the optimum. Check the second derivatives "
+            "of global_term and local_term."
+        )
+    eigenvalues, Q = np.linalg.eigh(B)
+    low, worst = float(eigenvalues[0]), Q[:, 0] ** 2
+    block, part, _ = max(fit.alpha.parts(), key=lambda p: float(worst[p[2]].sum()))
+    raise NotAMaximum(
+        f"I - VH has eigenvalue {low:.1e}, strongest in block '{part}'. Linear response exists only "
+        "at a strict maximum of the ELBO. Try: (a) a better start, a component may be empty or two "
+        f"may coincide; (b) more iterations, the last Newton step was {fit.stationarity:.0e} sds; "
+        "(c) a proper prior on that block; (d) check the signs in the model's terms.",
+        eigenvalue=low,
+        block=block,
+        part=part,
+    )

@@ -1,0 +1,1 @@
+"""What a user asks of a fitted mixed model."""

@@ -1,0 +1,178 @@
+"""Contrasts: sums of named quantities with numbers before them, such as "2*x1 - 0.5*c[b]"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from ....errors import InvalidModel
+from ....posterior.posterior import Posterior
+from ..design.columns import close_to
+from .summary import check_probability
+
+NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
+WORD = re.compile(r"[^\s+\-*/()^]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
+
+
+def contrast_table(contrasts: Any, posterior: Posterior, prob: float) -> pd.DataFrame:
+    """`mean, sd, mfvb_sd, z, lower, upper` of c'θ, one row for each contrast; z = mean/sd.
+
+    Var(c'θ) = c'Σ̂c, and c'Vc by mean field.
+    """
+    check_probability("prob", prob)
+    asked = _asked(contrasts)
+    known = posterior.names
+    C = np.array([weights(text, known) for text in asked.values()])
+    response = posterior.response
+    at = posterior._at(known)
+    mean = C @ response.fit.m[at]
+    sd, mfvb_sd = (
+        np.sqrt(np.einsum("ka,ab,kb->k", C, response.covariance(method)[np.ix_(at, at)], C))
+        for method in ("lrvb", "mfvb")
+    )
+    reach = float(ndtri(0.5 + prob / 2)) * sd
+    return pd.DataFrame(
+        {
+            "mean": mean,
+            "sd": sd,
+            "mfvb_sd": mfvb_sd,
+            "z": mean / sd,
+            "lower": mean - reach,
+            "upper": mean + reach,
+        },
+        index=pd.Index(list(asked)),
+    )
+
+
+def _asked(contrasts: Any) -> dict[str, str]:
+    """Each contrast by its name: its own text, or the key of a mapping."""
+    if isinstance(contrasts, str):
+        asked: dict[Any, Any] = {contrasts: contrasts}
+    elif isinstance(contrasts, Mapping):
+        asked = dict(contrasts)
+    elif isinstance(contrasts, Iterable):
+        asked = {text: text for text in contrasts}
+    else:
+        asked = {contrasts: contrasts}
+    for text in asked.values():
+        if not isinstance(text, str):
+            raise InvalidModel(
+                f"The contrast {text!r} must be text, such as 'x1 - x2'; give one, a list of them, or "
+                "a mapping of names to them."
+            )
+    if not asked:
+        raise InvalidModel("There is no contrast; give one, such as 'x1 - x2'.")
+    return asked
+
+
+def weights(text: str, known: list[str]) -> np.ndarray:
+    """The number before every known name in a contrast, zero for those it does not have."""
+    reader = _Reader(text, known)
+    return reader.read()
+
+
+class _Reader:
+    """Reads ± number * name ± … from left to right; the longest known name at a place wins."""
+
+    def __init__(self, text: str, known: list[str]):
+        self.text, self.at = text, 0
+        self.known = known
+        self.longest = sorted(known, key=len, reverse=True)
+
+    def read(self) -> np.ndarray:
+        result = np.zeros(len(self.known))
+        self._spaces()
+        if self.at == len(self.text):
+            self._fail("A contrast is empty; write one such as 'x1 - x2'.")
+        sign = self._sign(first=True)
+        while True:
+            start = self.at
+            factor, name = self._product()
+            if name is None:
+                self._fail(
+                    "A number without a name is a constant, which has no uncertainty; leave it out.",
+                    start,
+                )
+            result[self.known.index(name)] += sign * factor
+            if self.at == len(self.text):
+                break
+            sign = self._sign(first=False)
+        if not result.any():
+            self._fail("Everything in the contrast cancels; nothing is left to estimate.", 0)
+        return result
+
+    def _sign(self, first: bool) -> float:
+        sign = 1.0
+        if not first and self.text[self.at] not in "+-":
+            self._fail("'+' or '-' was expected between the terms of a contrast.")
+        while self.at < len(self.text) and self.text[self.at] in "+-":
+            sign = -sign if self.text[self.at] == "-" else sign
+            self.at += 1
+            self._spaces()
+        return sign
+
+    def _product(self) -> tuple[float, str | None]:
+        """Numbers and at most one name, joined by '*' or divided by numbers."""
+        factor, name = 1.0, None
+        divide = False
+        while True:
+            start = self.at
+            found = self._name()
+            if found is not None:
+                if name is not None or divide:
+                    self._fail(
+                        "A contrast is linear: a name is multiplied or divided by numbers only. For "
+                        "other functions use posterior_.of or posterior_.draws.",
+                        start,
+                    )
+                name = found
+            else:
+                number = self._number()
+                if divide and number == 0:
+                    self._fail("A contrast cannot be divided by zero.", start)
+                factor = factor / number if divide else factor * number
+            self._spaces()
+            if self.text.startswith("**", self.at) or self._next() not in ("*", "/"):
+                return factor, name
+            divide = self._next() == "/"
+            self.at += 1
+            self._spaces()
+
+    def _name(self) -> str | None:
+        for name in self.longest:
+            end = self.at + len(name)
+            if self.text.startswith(name, self.at) and not re.match(r"[\w.\[:(]", self.text[end:]):
+                self.at = end
+                return name
+        return None
+
+    def _number(self) -> float:
+        match = NUMBER.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+            return float(match.group())
+        if self.at == len(self.text):
+            self._fail("The contrast ends where a name was expected.")
+        word = WORD.match(self.text, self.at)
+        if word is None or word.group() in ("(", ")", "^"):
+            self._fail(
+                "A name or a number was expected; write a contrast as a plain sum, such as "
+                "'2*x1 - 0.5*x2'."
+            )
+        self._fail(f"There is no quantity '{word.group()}'; {close_to(word.group(), self.known)}")
+
+    def _next(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _spaces(self) -> None:
+        while self._next().isspace():
+            self.at += 1
+
+    def _fail(self, message: str, at: int | None = None) -> NoReturn:
+        at = self.at if at is None else at
+        raise InvalidModel(f"{message}\n    {self.text}\n    {' ' * at}^", at=at)

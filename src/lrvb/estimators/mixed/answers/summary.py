@@ -1,0 +1,124 @@
+"""The table of a fitted mixed model, printed as a statistician expects it."""
+
+from __future__ import annotations
+
+import html
+import numbers
+from typing import Any
+
+import pandas as pd
+
+from ....errors import InvalidModel
+from ....posterior.intervals import intervals
+from ....posterior.posterior import Posterior
+from ..design.design import Design
+from ..priors.stated import Priors
+from .standard_deviations import correlation_table, sd_table
+
+FIXED = "Fixed effects"
+RANDOM = "Standard deviations and correlations of the random effects"
+RESIDUAL = "Residual"
+
+
+class Summary(pd.DataFrame):
+    """A flat table by name, `mean, sd, mfvb_sd, lower, upper`, that prints itself in blocks.
+
+    Parts of it are plain DataFrames. `heading` are the lines above, `blocks` maps a block's title to
+    its names, `priors` is the table of priors.
+    """
+
+    _metadata = ["heading", "blocks", "priors"]
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        pieces = ["\n".join(self.heading)]
+        header, *rows = pd.DataFrame(self).to_string(float_format=_number).split("\n")
+        lines = dict(zip(self.index, rows, strict=True))
+        for title, names in self.blocks.items():
+            pieces.append("\n".join([title, header, *(lines[name] for name in names)]))
+        pieces.append(f"Priors\n{_shown(self.priors).to_string(index_names=False)}")
+        return "\n\n".join(pieces)
+
+    def _repr_html_(self) -> str:
+        pieces = [f"<p>{'<br>'.join(html.escape(line) for line in self.heading)}</p>"]
+        for title, names in self.blocks.items():
+            part = pd.DataFrame(self.loc[names])
+            pieces.append(f"<h4>{html.escape(title)}</h4>{part.to_html(float_format=_number)}")
+        shown = _shown(self.priors).to_html(index_names=False)
+        pieces.append(f"<h4>Priors</h4>{shown}")
+        return "\n".join(pieces)
+
+
+def summarize_model(
+    formula: str,
+    family: str,
+    factorization: str,
+    design: Design,
+    priors: Priors,
+    posterior: Posterior,
+    prob: float,
+) -> Summary:
+    """Fixed effects, sds and correlations of the random effects, and the residual's sd."""
+    check_probability("prob", prob)
+    fixed = _fixed(design, posterior, prob)
+    sds = sd_table(design, posterior.response, prob)
+    correlations = correlation_table(design, posterior, prob)
+    own = [name for name in sds.index if name == "sd[residual]"]
+    others = [name for name in sds.index if name not in own]
+    parts = [table for table in (fixed, sds.loc[others], correlations, sds.loc[own]) if len(table)]
+    table = Summary(pd.concat(parts))
+    blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
+    table.heading = _heading(formula, family, factorization, design, posterior)
+    table.blocks = {title: names for title, names in blocks.items() if names}
+    table.priors = priors.table()
+    return table
+
+
+def check_probability(argument: str, value: Any) -> None:
+    """An interval's probability lies between 0 and 1."""
+    if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
+        raise InvalidModel(f"{argument}={value!r} must lie between 0 and 1, such as 0.94.")
+
+
+def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
+    names = list(design.names)
+    lower, upper = (ends[: len(names)] for ends in intervals(posterior.response, prob))
+    return pd.DataFrame(
+        {
+            "mean": posterior.mean(names),
+            "sd": posterior.sd(names),
+            "mfvb_sd": posterior.sd(names, method="mfvb"),
+            "lower": lower,
+            "upper": upper,
+        },
+        index=pd.Index(names),
+    )
+
+
+def _heading(
+    formula: str, family: str, factorization: str, design: Design, posterior: Posterior
+) -> tuple[str, ...]:
+    used = dict.fromkeys(term.factor for term in design.terms)
+    factors = [design.factors[f] for f in used]
+    groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
+    dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
+    how = "converged" if posterior.converged else f"NOT converged ({posterior.fit.reason})"
+    return (
+        f"Mixed model: {formula}",
+        f"Family: {family}; factorization: {factorization}",
+        f"Rows: {design.n:,}{dropped}; groups: {groups}",
+        f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations",
+    )
+
+
+def _shown(priors: pd.DataFrame) -> pd.DataFrame:
+    """Priors with the word default instead of a truth value."""
+    said = priors["default"].map({True: "default", False: "stated"})
+    return priors.assign(default=said).rename(columns={"default": ""})
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

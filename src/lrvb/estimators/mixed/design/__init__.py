@@ -1,0 +1,1 @@
+"""A formula and a table become arrays, each checked."""

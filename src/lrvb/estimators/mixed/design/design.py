@@ -1,0 +1,173 @@
+"""A formula and a table become arrays: response, fixed effects, random-effects terms, offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ....errors import InvalidData
+from ..text.formula import Formula, parse
+from ..text.scanning import words
+from .columns import close_to, column_names, read_table
+from .groups import Coder, Factor
+from .model_matrix import Block, Number, build_block, build_number, check_syntax, named_columns
+from .rank import check_rank
+from .response_column import check_family, read_response, read_trials
+from .terms import Columns, Term, observation_factor, read_terms
+
+
+class NewRows(NamedTuple):
+    """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen.
+
+    trials are None unless the family is binomial and the table has them.
+    """
+
+    X: np.ndarray
+    offset: np.ndarray | None
+    R: list[np.ndarray]
+    codes: list[np.ndarray]
+    trials: np.ndarray | None
+    rows: pd.Index
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """η = Xβ + Σ_t R_t,n · z_{t, codes_n} + offset, with the response y.
+
+    X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
+    used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    """
+
+    formula: Formula
+    family: str
+    y: np.ndarray
+    trials: np.ndarray | None
+    X: np.ndarray
+    names: list[str]
+    offset: np.ndarray | None
+    terms: list[Term]
+    factors: list[Factor]
+    rows: pd.Index
+    dropped: int
+    observation: int | None
+    fixed: Block = field(repr=False)
+    offsets: list[Number] = field(repr=False)
+    sources: list[Columns] = field(repr=False)
+    coders: list[Coder] = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def apply(self, data: Any) -> NewRows:
+        """The same columns for new rows, with the categories and transforms of these rows.
+
+        A category that was not here is an error; a group's level that was not here gets code −1. The
+        column of an effect of each row, (1|obs), may be left out: every row is then a new level.
+        """
+        formula = self._without_rows(column_names(data))
+        table = read_table(data, _named(formula, column_names(data), response=False))
+        made = {id(source.block): source.block for source in self.sources}
+        blocks = {key: block.apply(table) for key, block in made.items()}
+        return NewRows(
+            X=self.fixed.apply(table),
+            offset=_total([number.apply(table) for number in self.offsets]),
+            R=[
+                np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
+                for source in self.sources
+            ],
+            codes=[
+                coder.codes(table)
+                if set(coder.columns) <= set(table.frame)
+                else np.full(table.n, -1, np.int32)
+                for coder in self.coders
+            ],
+            trials=_new_trials(formula, data),
+            rows=table.rows,
+        )
+
+    def _without_rows(self, known: list[str]) -> Formula:
+        """The formula, without the bars of the rows' own effect where the table has no column for it."""
+        if self.observation is None:
+            return self.formula
+        own = set(self.coders[self.observation].columns)
+        bars = tuple(bar for bar in self.formula.bars if set(bar.columns) != own)
+        return self.formula if own <= set(known) else self.formula._replace(bars=bars)
+
+
+def build(formula: Formula | str, data: Any, family: str, missing: str = "error") -> Design:
+    """The design of a formula on a table; every complaint comes before any fitting.
+
+    data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
+    with missing values in a column of the formula and counts them in `dropped`.
+    """
+    check_family(family)
+    formula = parse(formula) if isinstance(formula, str) else formula
+    for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
+        check_syntax(text, formula.text)
+    table = read_table(data, _named(formula, column_names(data)), missing)
+    y, trials = read_response(formula, table, family)
+    X, fixed = build_block(formula.fixed, table)
+    terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
+    offsets = [build_number(text, table) for text in formula.offsets]
+    check_rank(X, list(fixed.names))
+    return Design(
+        formula=formula,
+        family=family,
+        y=y,
+        trials=trials,
+        X=X,
+        names=list(fixed.names),
+        offset=_total([values for values, _ in offsets]),
+        terms=terms,
+        factors=factors,
+        rows=table.rows,
+        dropped=table.dropped,
+        observation=observation_factor(terms, factors, family),
+        fixed=fixed,
+        offsets=[number for _, number in offsets],
+        sources=sources,
+        coders=coders,
+    )
+
+
+def _named(formula: Formula, known: list[str], response: bool = True) -> list[str]:
+    """Every column the formula names; one that the table lacks is an error that shows its place."""
+    texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    if response:
+        texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
+    names = [name for text in texts for name in named_columns(text, known, formula.text)]
+    names += [name for bar in formula.bars for name in bar.columns]
+    for name in names:
+        if name not in known:
+            at = _find(formula.text, name)
+            raise InvalidData(
+                f"The data have no column '{name}'; {close_to(name, known)}\n"
+                f"    {formula.text}\n    {' ' * at}^",
+                column=name,
+                at=at,
+            )
+    return names
+
+
+def _find(text: str, name: str) -> int:
+    """Where a name stands in the formula."""
+    return next((word.at for word in words(text) if word.name.split(".")[0] == name), 0)
+
+
+def _total(values: list[np.ndarray]) -> np.ndarray | None:
+    """The sum of the offsets, None when there are none."""
+    return np.sum(values, axis=0) if values else None
+
+
+def _new_trials(formula: Formula, data: Any) -> np.ndarray | None:
+    """The trials of new rows when the table has their column."""
+    known = column_names(data)
+    if formula.trials is None or not set(named_columns(formula.trials, known)) <= set(known):
+        return None
+    names = [*named_columns(formula.trials, known), *_named(formula, known, response=False)]
+    return read_trials(formula, read_table(data, names))

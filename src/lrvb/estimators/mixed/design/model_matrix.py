@@ -1,0 +1,263 @@
+"""Columns of a design from text, by `formulaic`: the same on new rows, unseen categories refused."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ....data.tables import LARGEST
+from ....errors import InvalidData, InvalidModel
+from ..text.scanning import formula_error, words
+from .columns import Table, close_to, is_date, is_text
+
+# Functions a formula may use beyond formulaic's own (log, exp, center, scale, poly, bs, …).
+FUNCTIONS = {"sqrt": np.sqrt, "abs": np.abs, "log1p": np.log1p, "expm1": np.expm1}
+KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "lambda"}
+LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
+
+
+class Block(NamedTuple):
+    """Columns made from one text: their names, and the specification that makes them again.
+
+    `seen` holds, for every column that enters as a category, the categories there were.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    spec: Any
+    seen: dict[str, pd.Index]
+
+    def apply(self, table: Table) -> np.ndarray:
+        """The same columns for other rows, (n, q): categories and transforms as they were."""
+        for name, known in self.seen.items():
+            values = pd.Index(np.asarray(table.frame[name]))
+            unseen = known.get_indexer(values) < 0
+            if unseen.any():
+                row = int(np.argmax(unseen))
+                raise table.error(
+                    name,
+                    row,
+                    values[row],
+                    "is a category that was not in the data of the fit, so that its effect is unknown",
+                    "Use one of " + ", ".join(f"'{level}'" for level in known[:10]),
+                )
+        return _evaluate(self.text, self.spec, table)[0]
+
+
+def named_columns(text: str, known: list[str], within: str = "") -> list[str]:
+    """The columns that a text of the formula names; a function that is not known is an error.
+
+    Names that are no columns are kept for the caller to complain about: only those that belong
+    to formulas themselves are left out.
+    """
+    from formulaic.transforms import TRANSFORMS
+
+    found: list[str] = []
+    for word in words(text):
+        name = word.name if word.name in known else word.name.split(".")[0]
+        ours = name in TRANSFORMS or name in FUNCTIONS or name in KEYWORDS
+        if word.called and word.name == name:
+            if not ours:
+                functions = [*TRANSFORMS, *FUNCTIONS]
+                raise formula_error(
+                    text,
+                    word.at,
+                    f"The function '{name}' is not known in a formula; "
+                    f"{close_to(name, functions)} NumPy's are written np.sin(x).",
+                    within,
+                )
+        elif not word.keyword and (name in known or not ours):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def check_syntax(text: str, within: str = "") -> None:
+    """Whether `formulaic` can read a text; its complaint in one sentence when it cannot."""
+    import formulaic
+    from formulaic.errors import FormulaicError
+
+    for dot in re.finditer(r"(?<![\w.)])\.(?![\w.])", text):
+        raise formula_error(
+            text, dot.start(), "A column was expected: '.' stands for no columns here.", within
+        )
+    try:
+        formula = formulaic.Formula(text)
+    except (FormulaicError, SyntaxError) as error:
+        at = str(error).split("\n")[-1].find("⧛")
+        sentence = f"This cannot be read: {_first_sentence(error)}"
+        raise formula_error(text, max(at, 0), sentence, within) from None
+    if not isinstance(formula, formulaic.SimpleFormula):
+        raise InvalidModel(f"'{text}' has several parts; one sum of terms was expected.")
+
+
+def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
+    """The columns of a text, (n, q), and the block that makes them again."""
+    import formulaic
+
+    named = named_columns(text, list(table.frame.columns))
+    _check_kinds(text, named, table)
+    values, spec = _evaluate(text, formulaic.Formula(text), table)
+    seen = {}
+    for expression, (kind, _) in spec.encoder_state.items():
+        if kind.value == "categorical":
+            for name in named_columns(str(expression), list(table.frame.columns)):
+                seen[name] = pd.Index(pd.unique(np.asarray(table.frame[name])))
+    names = _names(spec)
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise InvalidModel(f"The formula's '{text}' makes more than one column '{repeated[0]}'.")
+    for name, column in zip(names, values.T, strict=True):
+        check_finite(name, column, table)
+    return values, Block(text, tuple(names), spec, seen)
+
+
+class Number(NamedTuple):
+    """One number per row: an arithmetic expression such as 'y', 'log(y)' or '10'.
+
+    spec makes it again on other rows; it is None for a constant.
+    """
+
+    text: str
+    spec: Any
+
+    def apply(self, table: Table) -> np.ndarray:
+        """The number of every row, (n,)."""
+        if self.spec is None:
+            return np.full(table.n, _constant(self.text))
+        return _one_number(self.text, self.spec, table)[0]
+
+
+def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
+    """The value of an expression in every row, (n,), and what makes it again on other rows."""
+    import formulaic
+
+    if not named_columns(text, list(table.frame.columns)):
+        number = Number(text, None)
+        return number.apply(table), number
+    check_syntax(f"0 + {{{text}}}")
+    values, spec = _one_number(text, formulaic.Formula(f"0 + {{{text}}}"), table)
+    return values, Number(text, spec)
+
+
+def _one_number(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
+    """One finite number per row, and the specification that makes it."""
+    for name in named_columns(text, list(table.frame.columns)):
+        if is_text(table.frame[name]):
+            raise _needs_numbers(text, name, table)
+    values, spec = _evaluate(text, recipe, table)
+    if values.shape[1] != 1:
+        raise InvalidModel(
+            f"The formula's '{text}' gives {values.shape[1]} numbers for a row; give one."
+        )
+    check_finite(text, values[:, 0], table)
+    return values[:, 0], spec
+
+
+def check_finite(name: str, column: np.ndarray, table: Table) -> None:
+    """A column of numbers that can be computed with."""
+    bad = ~(np.abs(column) <= LARGEST)
+    if bad.any():
+        row = int(np.argmax(bad))
+        problem = "is too large to be squared" if np.isfinite(column[row]) else "is not finite"
+        raise table.error(name, row, column[row], problem, "Correct the value or drop the row")
+
+
+def _constant(text: str) -> float:
+    """The number a text is, such as the trials of prop(y, 10)."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidModel(
+            f"The formula's '{text}' names no column; give one or a number."
+        ) from None
+
+
+def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
+    """What formulaic makes of a formula or a specification, and the specification."""
+    from formulaic.errors import DataMismatchWarning, FactorEvaluationError, FormulaicError
+
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            # what a transform warns of shows as a value that is not finite, which is refused by name
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", DataMismatchWarning)
+            matrix = recipe.get_model_matrix(
+                table.frame, output="numpy", na_action="ignore", context=FUNCTIONS
+            )
+    except DataMismatchWarning as error:
+        unknown = str(error).partition("{")[2].partition("}")[0]
+        raise InvalidData(
+            f"The formula's '{text}' meets categories that are not among its levels: {unknown}. Name "
+            "all levels or none."
+        ) from None
+    except (FactorEvaluationError, FormulaicError, TypeError, ValueError, AttributeError) as error:
+        factor = re.match(r"Unable to evaluate factor `(.*?)`\. \[", str(error), re.DOTALL)
+        part = factor.group(1) if factor else ""
+        for name in named_columns(part, list(table.frame.columns)):
+            if is_text(table.frame[name]):
+                raise _needs_numbers(part, name, table) from error
+        dotted = [name for name in table.frame.columns if "." in name and name in text]
+        hint = f" Write the column with a dot in backticks, `{dotted[0]}`." if dotted else ""
+        raise InvalidModel(
+            f"The formula's '{text}' cannot be computed: {_first_sentence(error)}{hint}"
+        ) from error
+    values = np.asarray(matrix, dtype=np.float64)
+    return values.reshape(table.n, -1), matrix.model_spec
+
+
+def _names(spec: Any) -> list[str]:
+    """Names of the columns, a category's without formulaic's mark: c[T.b] is c[b]."""
+    names = [str(name) for name in spec.column_names]
+    levels = [
+        str(level)
+        for _, state in spec.encoder_state.values()
+        for level in state.get("categories", ())
+    ]
+    if any(level.startswith("T.") for level in levels):
+        return names
+    return [name.replace("[T.", "[") for name in names]
+
+
+def _check_kinds(text: str, named: list[str], table: Table) -> None:
+    """Dates have no place among the effects, nor has a category with a value for every row."""
+    for name in named:
+        column = table.frame[name]
+        if is_date(column):
+            raise InvalidData(
+                f"Column '{name}' holds dates; make a number of them, such as days since the first.",
+                column=name,
+            )
+        if not (is_text(column) or re.search(rf"\bC\(\s*{re.escape(name)}\b", text)):
+            continue
+        levels = column.nunique()
+        if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:
+            raise InvalidData(
+                f"Column '{name}' holds {levels} different labels, such as '{column.iloc[0]}' in "
+                f"{table.place(0)}, in {table.n} rows: too many for a fixed effect. If numbers are "
+                f"meant, convert the column; if groups are meant, write (1|{name}).",
+                column=name,
+                row=int(table.positions[0]),
+                value=column.iloc[0],
+            )
+
+
+def _needs_numbers(text: str, name: str, table: Table) -> InvalidData:
+    """The error for text where a number is needed."""
+    value = table.frame[name].iloc[0]
+    return InvalidData(
+        f"The formula's '{text}' needs numbers, but column '{name}' holds text, such as '{value}' in "
+        f"{table.place(0)}. Convert the column to numbers.",
+        column=name,
+        row=int(table.positions[0]),
+        value=value,
+    )
+
+
+def _first_sentence(error: Exception) -> str:
+    """The first line of a message, without colours and marks."""
+    line = re.sub(r"\x1b?\[[0-9;]*m|[⧛⧚]", "", str(error).strip().split("\n")[0])
+    return line if line.endswith((".", "]", "!")) else line + "."

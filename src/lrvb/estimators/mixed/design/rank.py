@@ -1,0 +1,70 @@
+"""Fixed effects that cannot be told apart: columns that are combinations of others."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from ....errors import InvalidData
+
+CHUNK = 2**18
+SMALL = 1e-10  # a unit column's distance from the span of the others, beyond rounding
+
+
+def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """R of (X − center)/spread = QR, at most (p, p), from blocks of rows: no second X is needed."""
+    R = np.zeros((0, X.shape[1]))
+    for start in range(0, len(X), CHUNK):
+        rows = (X[start : start + CHUNK] - center) / spread
+        R = np.asarray(np.linalg.qr(np.vstack([R, rows]), mode="r"))
+    return R
+
+
+def check_rank(X: np.ndarray, names: list[str]) -> None:
+    """Refuse columns that are combinations of others, by name.
+
+    Columns are centred when there is an intercept and scaled to unit length; a pivoted QR
+    decomposition then finds the columns at distance zero from the span of those before.
+    """
+    if X.shape[1] == 0:
+        return
+    has_intercept = "Intercept" in names
+    center = X.mean(axis=0) if has_intercept else np.zeros(X.shape[1])
+    if has_intercept:
+        center[names.index("Intercept")] = 0.0
+    size = np.sqrt(np.array([np.mean(column**2) for column in X.T]))
+    spread = np.sqrt(np.array([np.mean((x - c) ** 2) for x, c in zip(X.T, center, strict=True)]))
+    for name, s, full in zip(names, spread, size, strict=True):
+        if full == 0:
+            raise InvalidData(
+                f"The fixed effect '{name}' is zero in every row, so that it has no effect to "
+                "estimate (an empty combination of categories?); leave it out.",
+                column=name,
+            )
+        if s <= 1e-12 * full:
+            raise InvalidData(
+                f"The fixed effect '{name}' is the same in every row and cannot be told from the "
+                "intercept; leave one of the two out.",
+                column=name,
+            )
+    R, order = qr(triangle(X, center, spread), mode="r", pivoting=True)[:2]
+    R = R[: min(R.shape)]
+    distance = np.abs(np.diagonal(R)) / np.sqrt(len(X))
+    rank = int((distance > SMALL * np.sqrt(len(names))).sum())
+    if rank == len(names):
+        return
+    first, before = order[rank], order[:rank]
+    weights = solve_triangular(R[:rank, :rank], R[:rank, rank]) * spread[first] / spread[before]
+    kept = np.abs(weights) * size[before] > 1e-6 * size[first]
+    others = [names[j] for j in before[kept]]
+    constant = center[first] - weights @ center[before]
+    if abs(constant) > 1e-6 * size[first] and "Intercept" not in others:
+        others.append("Intercept")
+    others.sort(key=names.index)
+    raise InvalidData(
+        f"The fixed effect '{names[first]}' is an exact combination of "
+        + ", ".join(f"'{name}'" for name in others)
+        + ", so that their effects cannot be told apart; leave one of them out.",
+        column=names[first],
+        columns=[names[first], *others],
+    )

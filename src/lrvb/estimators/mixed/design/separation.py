@@ -1,0 +1,123 @@
+"""Fixed effects without a finite estimate: separated binary data, categories whose counts are all zero."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import null_space
+from scipy.optimize import linprog
+
+from ....errors import InvalidData
+from ..priors.defaults import column_scales
+from .design import Design
+from .rank import triangle
+
+ROUNDS = 50  # of adding violated rows to the linear programme
+BATCH = 500  # rows added in a round
+NEGLIGIBLE = 1e-7  # the linear programme's own tolerance
+
+
+def check_separation(design: Design, family: str, held: set[str]) -> None:
+    """Refuse data in which some fixed effects run off to infinity, unless their priors are stated.
+
+    The likelihood rises for ever along a direction b when Xb ≥ 0 wherever every trial succeeds,
+    Xb ≤ 0 wherever none does (or a count is zero), Xb = 0 in between, and Xb ≠ 0 somewhere; then
+    only the prior holds the effects, so it has to be the user's. Effects in `held` have one and
+    stay where they are.
+    """
+    if family == "gaussian":
+        return
+    sign, bound = _signs(design, family)
+    names = [name for name in design.names if name not in held]
+    if separating_direction(_columns(design, names), sign, bound) is None:
+        return
+    for name in list(reversed(names)):  # the fewest effects that run off together
+        fewer = [other for other in names if other != name]
+        if separating_direction(_columns(design, fewer), sign, bound) is not None:
+            names = fewer
+    spread = column_scales(_columns(design, names[-1:]))[1][0]
+    raise InvalidData(
+        f"{_what(design, family, names)}; state how large it can be, for example "
+        f'priors={{"{names[-1]}": lrvb.prior.Normal(0, {2 / spread:.2g})}}, or leave it out.',
+        column=names[-1],
+        columns=names,
+    )
+
+
+def _columns(design: Design, names: list[str]) -> np.ndarray:
+    """Some of the columns of X."""
+    return design.X[:, [design.names.index(name) for name in names]]
+
+
+def _what(design: Design, family: str, names: list[str]) -> str:
+    """What is the matter, in words."""
+    response = design.formula.response
+    listed = ", ".join(f"'{name}'" for name in names)
+    if family == "poisson" and not design.y.any():
+        return (
+            f"Every count in '{response}' is zero, so that the data set no lower limit to {listed}"
+        )
+    if family == "poisson":
+        return (
+            f"All counts in '{response}' are zero wherever {listed} would lower them, so that the "
+            "data set no limit to the effect"
+        )
+    everything = 0 if not design.y.any() else 1
+    if np.ptp(design.y / (1 if design.trials is None else design.trials)) == 0:
+        return (
+            f"Every row of '{response}' has the same outcome {everything}, so that the data set no "
+            f"limit to {listed}"
+        )
+    return (
+        f"The response '{response}' is separated perfectly by {listed}: on one side of it there are "
+        "only failures or only successes, so that the data set no limit to the effect"
+    )
+
+
+def _signs(design: Design, family: str) -> tuple[np.ndarray, np.ndarray]:
+    """+1 where Xb may only rise, −1 where it may only fall, and whether it is bound to zero."""
+    y = design.y
+    if family == "poisson":
+        return np.full(len(y), -1.0), y > 0
+    trials = np.ones_like(y) if design.trials is None else design.trials
+    return np.where(y > 0, 1.0, -1.0), (y > 0) & (y < trials)
+
+
+def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> np.ndarray | None:
+    """b ≠ 0 with sign·Xb ≥ 0, = 0 on bound rows, > 0 somewhere, |b| ≤ 1/size; None if there is none.
+
+    Exact for any number of rows: a linear programme maximises Σ sign·Xb under the constraints of few
+    rows, and rows that its solution violates are added until none is violated (b separates) or
+    the maximum is zero (fewer constraints already allow nothing).
+    """
+    if not X.shape[1]:
+        return None
+    size = np.sqrt(np.mean(X**2, axis=0))
+    basis = np.eye(X.shape[1])
+    if bound.any():
+        R = triangle(X[bound], np.zeros(X.shape[1]), size)
+        basis = null_space(R / np.sqrt(bound.sum()), rcond=1e-10)
+    if not basis.shape[1]:
+        return None
+    free = np.flatnonzero(~bound)
+    rows = sign[free, None] * ((X[free] / size) @ basis)
+    objective = rows.mean(axis=0)
+    active = np.zeros(len(rows), dtype=bool)
+    active[np.linspace(0, len(rows) - 1, min(BATCH, len(rows))).astype(int)] = True
+    for _ in range(ROUNDS):
+        best = linprog(
+            -objective,
+            A_ub=np.vstack([-rows[active], basis, -basis]),
+            b_ub=np.concatenate([np.zeros(active.sum()), np.ones(2 * len(basis))]),
+            bounds=(None, None),
+            method="highs",
+        )
+        if best.status != 0 or -best.fun < NEGLIGIBLE:
+            return None
+        gain = rows @ best.x
+        violated = gain < -NEGLIGIBLE
+        if not violated.any():
+            b = basis @ best.x
+            return np.where(np.abs(b) > 1e-6 * np.abs(b).max(), b, 0.0) / size
+        worst = np.argsort(gain)[: min(BATCH, int(violated.sum()))]
+        active[worst] = True
+    return None

@@ -1,0 +1,76 @@
+"""Fixed effects in coordinates where nothing cancels: β = Tb + t with centred, unit-free columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..priors.stated import Priors
+from .design import Design
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Coordinates(NamedTuple):
+    """β = Tb + t: centre and scale of each column of X, and the shift of the response."""
+
+    center: np.ndarray
+    scale: np.ndarray
+    intercept: int | None
+    shift: float
+
+    @property
+    def T(self) -> np.ndarray:
+        """(p, p): a slope divided by its scale; the intercept gives back the centring."""
+        T = np.diag(1 / self.scale)
+        if self.intercept is not None:
+            T[self.intercept] -= self.center / self.scale
+        return T
+
+    @property
+    def t(self) -> np.ndarray:
+        """(p,)."""
+        t = np.zeros(len(self.center))
+        if self.intercept is not None:
+            t[self.intercept] = self.shift
+        return t
+
+    def inward(self, X: np.ndarray) -> np.ndarray:
+        """The columns that belong to b."""
+        return (X - self.center) / self.scale
+
+
+def coordinates(design: Design) -> Coordinates:
+    """Centres where an intercept can absorb them, standard deviations, the mean of a gaussian y."""
+    X, names = design.X, design.names
+    intercept = names.index("Intercept") if "Intercept" in names else None
+    center, shift = np.zeros(X.shape[1]), 0.0
+    if intercept is not None:
+        center = X.mean(axis=0)
+        center[intercept] = 0.0
+        if design.family == "gaussian":
+            y = design.y if design.offset is None else design.y - design.offset
+            shift = float(y.mean())
+    scale = np.sqrt(((X - center) ** 2).mean(axis=0))
+    return Coordinates(center, np.where(scale > 0, scale, 1.0), intercept, shift)
+
+
+class FixedPrior(NamedTuple):
+    """b ~ N(mean, P0⁻¹), and what the ELBO of β has beyond that of b."""
+
+    mean: np.ndarray
+    P0: np.ndarray
+    constant: float
+
+
+def fixed_prior(priors: Priors, where: Coordinates) -> FixedPrior:
+    """The prior of b from independent normal priors of β; a flat one has no normalising constant."""
+    proper = np.isfinite(priors.sd)
+    precision = np.zeros(len(priors.sd))
+    precision[proper] = priors.sd[proper] ** -2.0
+    T, t = where.T, where.t
+    mean = np.linalg.solve(T, priors.mean - t) if len(t) else t
+    constant = 0.5 * float(np.sum(np.log(precision[proper]) - LOG_2PI))
+    constant += float(np.linalg.slogdet(T)[1]) if len(t) else 0.0
+    return FixedPrior(mean, T.T @ (precision[:, None] * T), constant)

@@ -1,0 +1,1 @@
+"""The optimum, and the posterior of precisions and coefficients."""

@@ -1,0 +1,1 @@
+"""Priors by name, and weak defaults scaled to the data."""

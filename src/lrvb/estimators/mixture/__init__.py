@@ -1,0 +1,1 @@
+"""GaussianMixture and its parts."""

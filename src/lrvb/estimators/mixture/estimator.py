@@ -1,0 +1,378 @@
+"""GaussianMixture: a scikit-learn estimator that knows how uncertain its components are."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ...collapsed.partitions import Partitions
+from ...data.tables import Rows
+from ...engine.curvature import linearize
+from ...engine.fitting import Fit, fit
+from ...engine.response import respond
+from ...errors import InvalidData, InvalidModel
+from ...models.densities import LOG_2PI
+from ...models.gaussian_mixture import NormalMixture
+from ...posterior.posterior import Posterior
+from ...posterior.units import in_units
+from ...statement.meanfield import MeanField
+from .components import coincidence, coinciding, failure, in_order
+from .functions import ComponentFunctions
+from .partitioned import fit_parts
+from .parts import in_parts
+from .priors import Priors, standardised_priors
+from .responsibilities import responsibilities, start_from
+from .scaling import (
+    Scaling,
+    column_scaling,
+    parameters_on,
+    require_full_rank,
+    unit_program,
+)
+
+
+class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
+    """Mixture of K multivariate normals with full covariances, by linear response variational Bayes.
+
+    Attributes and methods are those of scikit-learn's `BayesianGaussianMixture`; `posterior_`
+    adds means, sds and covariances of every μ, Λ, log|Λ| and log π. Linear response is local to one
+    labelling of the components: that of `init` when it is an array, otherwise by increasing first
+    coordinate of the means (ties by the second, and so on).
+
+    Parameters
+    ----------
+    n_components : int
+        Number of components K.
+    mean_precision_prior : float
+        Prior precision of the means: around the data's centre and in units of each column's
+        variance when `wishart_scale_prior` is None, otherwise around zero and in the data's units.
+        Zero is flat.
+    wishart_dof_prior : float or None
+        Prior degrees of freedom of Λ; None means P + 2.
+    wishart_scale_prior : float, matrix or None
+        Prior scale of Λ (E Λ = dof · scale), a number standing for a multiple of the identity;
+        `numpy.inf` is flat; None scales every prior to the data.
+    weight_concentration_prior : float
+        Dirichlet concentration per component; zero is flat.
+    init : {"kmeans", "k-means++", "random", "random_from_data"} or array (N, K)
+        How starting responsibilities are found, or the responsibilities.
+    n_init : int
+        Starts tried; the one with the highest ELBO is kept.
+    tol : float
+        Longest last Newton step, in linear-response standard deviations.
+    max_iter : int
+        Iterations at most, of each start.
+    random_state : int, RandomState or None
+        Seed of the starts and of `sample`.
+    verbose : int
+        Progress is shown when it is not zero.
+    warm_start : bool
+        Start from the last fit, when it had as many components and columns.
+    chunk_size : int or None
+        Rows held at a time.
+
+    Attributes
+    ----------
+    posterior_ : lrvb.Posterior
+        The quantities `mu`, `Lambda`, `logdet(Lambda)` and `log(pi)`, on the scale of the data.
+    weights_, means_, covariances_, precisions_, precisions_cholesky_ : arrays
+        E π, E μ, (E Λ)⁻¹, E Λ and the upper triangular U with UUᵀ = E Λ.
+    weights_sd_, means_sd_ : arrays
+        Linear-response standard deviations of π and μ.
+    weight_concentration_, degrees_of_freedom_ : arrays (K,)
+        Of q(π) and q(Λ).
+    lower_bound_, n_iter_, converged_
+        The ELBO of the data as given, iterations, and whether the fit converged.
+
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        mean_precision_prior: float = 0.01,
+        wishart_dof_prior: float | None = None,
+        wishart_scale_prior: Any = None,
+        weight_concentration_prior: float = 5.0,
+        init: Any = "kmeans",
+        n_init: int = 1,
+        tol: float = 1e-8,
+        max_iter: int = 500,
+        random_state: Any = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+        chunk_size: int | None = None,
+    ):
+        self.n_components = n_components
+        self.mean_precision_prior = mean_precision_prior
+        self.wishart_dof_prior = wishart_dof_prior
+        self.wishart_scale_prior = wishart_scale_prior
+        self.weight_concentration_prior = weight_concentration_prior
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.chunk_size = chunk_size
+
+    # ---- fitting --------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
+        """Fit the mixture; `sample_weight` counts each row so many times."""
+        K = _whole("n_components", self.n_components)
+        _whole("n_init", self.n_init)
+        parts = in_parts(X, sample_weight)
+        if parts is not None:
+            return self._fit_parts(parts, K, sample_weight is not None)
+        labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        _require_distinct(getattr(X, "columns", ()))
+        X = validate_data(
+            self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=1, order="C"
+        )
+        weights, counted = None, X
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            counted = X[weights > 0]
+        if len(counted) < K:
+            what = "rows" if weights is None else "rows with positive sample_weight"
+            raise InvalidData(
+                f"X has n_samples={len(counted)} {what}, fewer than n_components={K}; use fewer "
+                "components."
+            )
+        names = _column_names(self)
+        scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
+        priors = self._priors(scaling)
+        Z = scaling.inward(X)
+        if priors.flat_scale:
+            require_full_rank(Z, weights, names)
+        rows = Rows({"x": Z}, labels=labels, weights=weights)
+        best = self._best_fit(NormalMixture(K, *priors), rows, scaling, priors)
+        if isinstance(self.init, str):
+            best = in_order(best)
+        pairs = coinciding(best.params(), priors)
+        if pairs:
+            warnings.warn(coincidence(pairs), stacklevel=2)
+        self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
+        return self
+
+    def _priors(self, scaling: Scaling) -> Priors:
+        """The arguments' priors in the coordinates of the fit."""
+        return standardised_priors(
+            scaling,
+            self.mean_precision_prior,
+            self.wishart_dof_prior,
+            self.wishart_scale_prior,
+            self.weight_concentration_prior,
+        )
+
+    def _fit_parts(self, parts: Partitions, K: int, weighted: bool) -> GaussianMixture:
+        """The same for rows in parts."""
+        self.__dict__.pop("feature_names_in_", None)
+        best, priors, scaling, total = fit_parts(self, parts, K, weighted)
+        pairs = coinciding(best.params(), priors)
+        if pairs:
+            warnings.warn(coincidence(pairs), stacklevel=3)
+        self._finish(best, scaling, total)
+        return self
+
+    def _best_fit(self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: Priors) -> Fit:
+        """The best of the starts: converged before not, then the highest ELBO."""
+        best: Fit | None = None
+        told: list[Any] = []
+        failures: list[Exception] = []
+        for start in self._starts(rows, scaling, priors):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    candidate = fit(
+                        model,
+                        rows,
+                        init=start,
+                        tol=self.tol,
+                        max_iter=self.max_iter,
+                        progress=bool(self.verbose),
+                        chunk_size=self.chunk_size,
+                    )
+                except InvalidModel as error:
+                    unfinished = getattr(error, "fit", None)
+                    named = None if unfinished is None else failure(unfinished, priors)
+                    failures.append(named or error)
+                    continue
+            failed = failure(candidate, priors)
+            if failed is not None:
+                failures.append(failed)
+            elif best is None or _rank(candidate) > _rank(best):
+                best, told = candidate, caught
+        if best is None:
+            raise failures[0]
+        for warning in told:
+            warnings.warn(warning.message, stacklevel=3)
+        return best
+
+    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Any:
+        """Usual parameters to start from, one mapping after another."""
+        Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
+        last = self.__dict__.get("means_")
+        if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
+            yield parameters_on(self.posterior_.fit.params(), scaling.inverse())
+            return
+        rng = check_random_state(self.random_state)
+        for _ in range(self.n_init if isinstance(self.init, str) else 1):
+            R = responsibilities(Z, K, self.init, weights, rng)
+            yield start_from(Z, R, weights, priors)
+
+    def _finish(self, best: Fit, scaling: Scaling, total: float) -> None:
+        response = respond(linearize(best))
+        self._inner_fit, self._scaling = best, scaling
+        params = parameters_on(best.params(), scaling)
+        shift = total * np.log(scaling.scale).sum()  # log p(X) = log p(X′) − Σ_n log |∂x/∂x′|
+        K, P = params["mu"]["loc"].shape
+        response, chart = in_units(
+            response, unit_program(K, P), (scaling.center, scaling.scale), params
+        )
+        point = replace(response.fit.point, elbo=best.elbo - shift)
+        optimum = replace(response.fit, point=point, trace=best.trace - shift)
+        response = replace(response, fit=optimum)
+        labels = _named(response.alpha, getattr(self, "feature_names_in_", None))
+        self.posterior_ = Posterior(response, labels=labels, chart=chart)
+        self.means_ = params["mu"]["loc"]
+        self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
+        self.covariances_ = np.linalg.inv(self.precisions_)
+        # as scikit-learn's: upper triangular, from the Cholesky factor of the covariance
+        root = np.linalg.cholesky(self.covariances_)
+        self.precisions_cholesky_ = np.linalg.inv(root).swapaxes(1, 2)
+        alpha = params["pi"]["concentration"]
+        self.weights_ = alpha / alpha.sum()
+        self.weight_concentration_ = alpha
+        self.degrees_of_freedom_ = params["Lambda"]["dof"]
+        self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
+        self.converged_ = best.converged
+        plain = self.posterior_.sd().to_numpy()[: K * P]
+        self.means_sd_ = plain.reshape(K, P)
+
+    @property
+    def weights_sd_(self) -> np.ndarray:
+        """Linear-response standard deviations of the weights, (K,)."""
+        return self.component_weights()["sd"].to_numpy()
+
+    # ---- using a fit ----------------------------------------------------------------------
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row."""
+        return self._log_responsibilities(X).argmax(axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each component for each row: q(z) given q(μ), q(Λ), q(π)."""
+        return softmax(self._log_responsibilities(X), axis=1)
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Fit, then the most probable component of each row."""
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of each row under the mixture with the posterior-mean parameters."""
+        X = self._checked(X)
+        parts = []
+        for k in range(len(self.weights_)):
+            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
+            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
+            parts.append(
+                np.log(self.weights_[k])
+                + logdet
+                - 0.5 * (root**2).sum(1)
+                - 0.5 * X.shape[1] * LOG_2PI
+            )
+        return logsumexp(np.stack(parts, axis=1), axis=1)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and their components, drawn from the mixture with the posterior-mean parameters."""
+        check_is_fitted(self)
+        n = _whole("n_samples", n_samples)
+        rng = check_random_state(self.random_state)
+        counts = rng.multinomial(n, self.weights_)
+        parts = [
+            rng.multivariate_normal(mean, cov, int(count))
+            for mean, cov, count in zip(self.means_, self.covariances_, counts, strict=True)
+        ]
+        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    def _checked(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _log_responsibilities(self, X: Any) -> np.ndarray:
+        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        X = self._checked(X)
+        Z = self._scaling.inward(X)
+        m, params = self._inner_fit.moments, self._inner_fit.params()
+        result = np.empty((len(Z), len(self.weights_)))
+        for k in range(result.shape[1]):
+            Lambda = np.asarray(m.Lambda.x[k])
+            root = np.linalg.cholesky(Lambda)
+            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
+            spread = np.sum(Lambda * params["mu"]["cov"][k])
+            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
+            result[:, k] = offset - 0.5 * (distance + spread)
+        return result
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+
+# ---- small helpers -------------------------------------------------------------------------
+
+
+def _rank(candidate: Fit) -> tuple[bool, float]:
+    return candidate.converged, candidate.elbo
+
+
+def _column_names(estimator: Any) -> list[str]:
+    """Names of X's columns, their numbers when it had none."""
+    names = getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
+    return [str(name) for name in names]
+
+
+def _require_distinct(columns: Any) -> None:
+    names = [str(name) for name in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidData(
+            f"X has more than one column '{repeated[0]}'; rename or drop all but one.",
+            column=repeated[0],
+        )
+
+
+def _named(alpha: MeanField, names: Any) -> list[str | None] | None:
+    """Labels with column names in place of column numbers, when X had names."""
+    if names is None:
+        return None
+    labels: list[str | None] = []
+    for block, family in alpha.blocks.items():
+        for copy in np.ndindex(*family.batch):
+            for slot in family.slots:
+                for index in slot.indices():
+                    inner = [str(names[i]) if block in ("mu", "Lambda") else str(i) for i in index]
+                    where = ",".join([*map(str, copy), *inner])
+                    variable = f"{block}[{where}]"
+                    labels.append(slot.label.format(variable) if slot.label else None)
+    return labels
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise InvalidModel(f"{name}={value!r} must be a whole number, 1 or more.")
+    return int(value)

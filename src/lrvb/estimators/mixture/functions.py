@@ -1,0 +1,184 @@
+"""What users ask of a mixture: weights, covariances, separations, memberships, each with its sd."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from ...engine.response import Response
+from ...errors import InvalidData, InvalidModel
+from ...models.gaussian_mixture import NormalMixture
+from ...numerics.program import Program
+from ...posterior.posterior import Posterior
+from ...statement.meanfield import MeanField
+from .scaling import Scaling
+
+
+class ComponentFunctions:
+    """Function covariances of a fitted mixture; mixed into `GaussianMixture`."""
+
+    posterior_: Posterior
+    means_: np.ndarray
+    _scaling: Scaling
+
+    def component_weights(self) -> pd.DataFrame:
+        """E π_k with sds.
+
+        See: app:function_covariance
+        """
+        K, _ = self._shape
+        inner = self._inner
+        alpha = np.asarray(inner.alpha.natural(inner.fit.eta)["pi"].log_x) + 1
+        mean = alpha / alpha.sum()
+        J_eta = np.zeros((K, inner.alpha.size))
+        J_eta[:, inner.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
+        return _table(inner, mean, inner.in_means(J_eta), [f"pi[{k}]" for k in range(K)])
+
+    def component_covariances(self) -> pd.DataFrame:
+        """E Σ_k = E Λ_k⁻¹, entry by entry, with sds."""
+        K, P = self._shape
+        i, j = np.triu_indices(P)
+        s = self._scaling.scale
+        return self._spread(0, self._labels("Sigma", i, j), np.tile(s[i] * s[j], K))
+
+    def component_sds(self) -> pd.DataFrame:
+        """√(E Σ_k)_ii: the spread of each component along each column, with sds."""
+        K, _ = self._shape
+        labels = [f"sd[{k},{name}]" for k in range(K) for name in self._columns]
+        return self._spread(1, labels, np.tile(self._scaling.scale, K))
+
+    def component_correlations(self) -> pd.DataFrame:
+        """Correlations within each component, from E Σ_k, with sds."""
+        labels = self._labels("corr", *np.triu_indices(self._shape[1], 1))
+        return self._spread(2, labels, np.ones(len(labels)))
+
+    def separation(self, first: int, second: int) -> pd.Series:
+        """Distance of two means in sds of their components, √(dᵀ(E Λ_j + E Λ_k)d/2), with its sd."""
+        K, P = self._shape
+        for k in (first, second):
+            if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 0 <= k < K:
+                raise InvalidModel(f"There is no component {k!r}; they are 0 to {K - 1}.")
+        if first == second:
+            raise InvalidModel(f"Component {first} is at distance zero from itself; name two.")
+        inner = self._inner
+        pair = np.array([first, second])
+        mean, J = separation_program(K, P)(inner.fit.m, pair)
+        if not float(mean) > 1e-8:
+            raise InvalidModel(
+                f"The means of components {first} and {second} coincide; the distance from zero to "
+                "zero has no standard deviation."
+            )
+        row: pd.Series = _table(inner, mean, np.asarray(J)[None], [0]).iloc[0]
+        return row.rename(f"separation({first},{second})")
+
+    def membership(self, x: Any) -> pd.DataFrame:
+        """Probability of each component for one point x, with the sds that its parameters cause."""
+        K, P = self._shape
+        x = np.asarray(x, dtype=float).reshape(-1)
+        if x.shape != (P,) or not np.isfinite(x).all():
+            raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
+        inner = self._inner
+        mean, J = membership_program(K, P)(inner.fit.m, self._scaling.inward(x))
+        return _table(inner, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
+
+    # ---- shared ---------------------------------------------------------------------------
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        check_is_fitted(self)
+        K, P = self.means_.shape
+        return K, P
+
+    @property
+    def _columns(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", range(self._shape[1]))
+        return [str(name) for name in names]
+
+    @property
+    def _inner(self) -> Response:
+        """The response in the fit's own coordinates, where nothing cancels."""
+        assert self.posterior_.chart is not None
+        return self.posterior_.chart.inner
+
+    def _labels(self, word: str, i: np.ndarray, j: np.ndarray) -> list[str]:
+        names = self._columns
+        return [
+            f"{word}[{k},{names[a]},{names[b]}]"
+            for k in range(self._shape[0])
+            for a, b in zip(i, j, strict=True)
+        ]
+
+    def _spread(self, which: int, labels: list[str], units: np.ndarray) -> pd.DataFrame:
+        """One of the three tables of `spread_program`, times the units of its entries."""
+        inner = self._inner
+        mean, J_eta = (part[which] for part in spread_program(*self._shape)(inner.fit.eta))
+        table = _table(inner, mean, inner.in_means(np.asarray(J_eta)), labels)
+        return table.mul(units, axis=0)
+
+
+def _table(inner: Response, mean: Any, J: np.ndarray, labels: list[Any]) -> pd.DataFrame:
+    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, inner.Sigma, J, optimize=True))
+    return pd.DataFrame({"mean": np.asarray(mean).reshape(-1), "sd": sd}, index=labels)
+
+
+# ---- values and derivatives ----------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def spread_program(K: int, P: int) -> Program:
+    """η → covariances, sds and correlations from E Λ⁻¹, and their Jacobians in η.
+
+    E Λ⁻¹ = W⁻¹/(ν − P − 1), W⁻¹ = −2η; not a number where ν ≤ P + 1, where it does not exist.
+    """
+    alpha = _mean_field(K, P)
+    i, j = np.triu_indices(P)
+    a, b = np.triu_indices(P, 1)
+
+    def spreads(flat: Any) -> Any:
+        eta = alpha.natural(flat)["Lambda"]
+        excess = jnp.where(eta.logdet_x > 0, 2 * eta.logdet_x, jnp.nan)
+        S = -2 * eta.x / excess[:, None, None]
+        sd = jnp.sqrt(jnp.diagonal(S, axis1=1, axis2=2))
+        R = S / (sd[:, :, None] * sd[:, None, :])
+        return S[:, i, j].reshape(-1), sd.reshape(-1), R[:, a, b].reshape(-1)
+
+    return Program(lambda flat: (spreads(flat), jax.jacfwd(spreads)(flat)))
+
+
+@functools.lru_cache(maxsize=64)
+def separation_program(K: int, P: int) -> Program:
+    """(m, pair) → the distance of two components' means, and its gradient."""
+    alpha = _mean_field(K, P)
+
+    def distance(flat: Any, pair: Any) -> Any:
+        m = alpha.moments(flat)
+        d = m.mu.x[pair[0]] - m.mu.x[pair[1]]
+        return jnp.sqrt(d @ m.Lambda.x[pair].mean(axis=0) @ d)
+
+    return Program(jax.value_and_grad(distance))
+
+
+@functools.lru_cache(maxsize=64)
+def membership_program(K: int, P: int) -> Program:
+    """(m, x) → the probabilities of q(z) at x, and their Jacobian."""
+    alpha = _mean_field(K, P)
+
+    def probabilities(flat: Any, x: Any) -> Any:
+        m = alpha.moments(flat)
+        square = jnp.sum(m.Lambda.x * (x[:, None] * x + m.mu.xx), axis=(1, 2))
+        square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, x, m.mu.x)
+        return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
+
+    return Program(lambda flat, x: (probabilities(flat, x), jax.jacrev(probabilities)(flat, x)))
+
+
+def _mean_field(K: int, P: int) -> MeanField:
+    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
+    return MeanField(model.global_blocks(None))

@@ -1,0 +1,156 @@
+"""A mixture's rows in parts: Dask arrays, restartable chunks, memory maps, and very large arrays.
+
+Every pass standardises the rows it reads, so that nothing of the size of X is made beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...collapsed.partitions import Chunks, Partitions
+from ...data.tables import Rows
+from ...errors import InvalidData
+from ...models.gaussian_mixture import NormalMixture
+from .scaling import Scaling, checked_scaling
+
+LARGE = 2**22  # numbers in X above which an array in memory is visited in slices
+SLICE = 2**18  # numbers per slice
+
+
+class ArraySlices:
+    """An array's rows in slices, with their weights: an iterable that can be restarted."""
+
+    def __init__(self, X: np.ndarray, weights: np.ndarray | None):
+        self.X, self.weights = X, weights
+        self.size = max(1, SLICE // max(1, X.shape[1]))
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        for start in range(0, len(self.X), self.size):
+            here = slice(start, start + self.size)
+            part = {"x": self.X[here]}
+            yield part if self.weights is None else {**part, "weight": self.weights[here]}
+
+
+def in_parts(X: Any, weights: Any) -> Partitions | None:
+    """X in parts, where it comes in parts or is too large to copy; None for an ordinary array."""
+    if hasattr(X, "__dask_graph__"):
+        from ...bridges.dask import from_columns
+
+        if X.ndim != 2:
+            raise InvalidData(f"X has {X.ndim} dimensions; it must have rows and columns.")
+        return from_columns({"x": X} if weights is None else {"x": X, "weight": weights})
+    if isinstance(X, Chunks):
+        if weights is not None:
+            raise InvalidData("sample_weight cannot accompany chunks; use a Dask or NumPy array.")
+        return X.prepared(_named)
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiu"
+    if is_array and (X.size > LARGE or isinstance(X, np.memmap)):
+        return Chunks(ArraySlices(X, weights))
+    return None
+
+
+def _named(part: Any) -> dict[str, Any]:
+    return dict(part) if isinstance(part, Mapping) else {"x": np.asarray(part)}
+
+
+class Summary(NamedTuple):
+    """Rows, their total weight, and of every column mean, Σw(x − mean)², lowest and highest."""
+
+    n: int
+    total: float
+    mean: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def summarise(parts: Partitions) -> Summary:
+    """One pass: sizes, centres and spreads, merged without cancellation."""
+    whole: Summary | None = None
+    for part in parts.map(_summary):
+        if part is None:
+            continue
+        if whole is not None and len(part.mean) != len(whole.mean):
+            raise InvalidData(
+                f"A part of X has {len(part.mean)} columns, but another has {len(whole.mean)}."
+            )
+        whole = part if whole is None else _merged(whole, part)
+    if whole is None:
+        raise InvalidData("X has no rows: Found array with 0 sample(s); at least 2 are needed.")
+    return whole
+
+
+def _summary(number: int, part: Mapping[str, Any]) -> Summary | None:
+    x = np.asarray(part["x"])
+    if x.ndim != 2:
+        raise InvalidData(f"Part {number} of X has shape {x.shape}; it must have rows and columns.")
+    if not len(x):
+        return None
+    x = x.astype(np.float64, copy=False)
+    if not np.isfinite(x).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        raise InvalidData(
+            f"Part {number} of X, row {row}, column {column}: the value {x[row, column]} must be "
+            "finite. Input X contains NaN or infinity; drop or fill the row.",
+            row=row,
+            column=column,
+        )
+    w = None if "weight" not in part else _weights(number, part["weight"])
+    total = float(len(x) if w is None else w.sum())
+    if total == 0:
+        return None
+    mean = np.average(x, axis=0, weights=w)
+    squares = ((x - mean) ** 2 * (1.0 if w is None else w[:, None])).sum(axis=0)
+    return Summary(len(x), total, mean, squares, x.min(axis=0), x.max(axis=0))
+
+
+def _weights(number: int, weights: Any) -> np.ndarray:
+    w = np.asarray(weights, dtype=float)
+    if not np.isfinite(w).all() or (w < 0).any():
+        raise InvalidData(
+            f"Part {number} of sample_weight holds a value that is negative or not finite."
+        )
+    return w
+
+
+def _merged(a: Summary, b: Summary) -> Summary:
+    total = a.total + b.total
+    delta = b.mean - a.mean
+    return Summary(
+        a.n + b.n,
+        total,
+        a.mean + delta * (b.total / total),
+        a.squares + b.squares + delta**2 * (a.total * b.total / total),
+        np.minimum(a.low, b.low),
+        np.maximum(a.high, b.high),
+    )
+
+
+def scaling_of(summary: Summary, names: list[str]) -> Scaling:
+    """Centre and sd of each column; a column that does not vary is measured by its own size."""
+    largest = np.maximum(np.abs(summary.low), np.abs(summary.high))
+    constant = summary.high - summary.low <= 8 * np.finfo(float).eps * largest
+    unit = np.where(largest > 0, largest, 1.0)
+    sd = np.sqrt(summary.squares / summary.total)
+    return checked_scaling(Scaling(summary.mean, np.where(constant, unit, sd)), names)
+
+
+class StandardisedMixture(NormalMixture):
+    """The mixture of x′ = (x − center)/scale, for rows that arrive in the data's own units."""
+
+    prepares_rows = True
+
+    def __init__(self, K: int, priors: tuple[Any, ...], scaling: Scaling, weighted: bool):
+        super().__init__(K, *priors)
+        self.center, self.scale = scaling
+        self.weighted = weighted
+        self.columns = ("x", "weight") if weighted else ("x",)
+
+    def prepare(self, data: Mapping[str, Any]) -> Rows:
+        """Standardised rows, counted by their weights."""
+        x = (np.asarray(data["x"], dtype=np.float64) - self.center) / self.scale
+        weights = np.asarray(data["weight"], dtype=float) if self.weighted else None
+        return Rows({"x": x}, weights=weights)

@@ -1,0 +1,114 @@
+"""The standardised scale of a mixture's fit, and the way back to the units of the data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import InvalidData
+from ...models.gaussian_mixture import NormalMixture
+from ...numerics.program import Program
+from ...posterior.units import affine_program
+from ...statement.meanfield import MeanField
+
+
+class Scaling(NamedTuple):
+    """x = center + scale · x′, column by column: the fit happens in x′."""
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    def inward(self, X: np.ndarray) -> np.ndarray:
+        """x′ of rows x."""
+        return (X - self.center) / self.scale
+
+    def inverse(self) -> Scaling:
+        """The scaling of x′ as seen from x."""
+        return Scaling(-self.center / self.scale, 1 / self.scale)
+
+
+def column_scaling(X: np.ndarray, weights: np.ndarray | None, names: list[str]) -> Scaling:
+    """Centre and sd of each column; a column that does not vary is measured by its own size."""
+    largest = np.abs(X).max(axis=0)
+    unit = np.where(largest > 0, largest, 1.0)
+    Y = X / unit  # squares of very large or very small numbers leave the range of doubles
+    center = np.average(Y, axis=0, weights=weights)
+    center += np.average(Y - center, axis=0, weights=weights)
+    sd = np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights))
+    constant = (np.ptp(Y, axis=0) <= 8 * np.finfo(float).eps) | (sd == 0)
+    return checked_scaling(Scaling(center * unit, np.where(constant, 1.0, sd) * unit), names)
+
+
+def checked_scaling(scaling: Scaling, names: list[str]) -> Scaling:
+    """The scaling, unless variances of precisions would leave the range of doubles."""
+    with np.errstate(over="ignore", divide="ignore"):
+        # Λ has units of 1/x², and variances of its entries are squares of that
+        fine = np.isfinite(scaling.scale**4) & np.isfinite(scaling.scale**-4.0)
+    if not fine.all():
+        i = int(np.argmin(fine))
+        raise InvalidData(
+            f"Column '{names[i]}' has a spread of {scaling.scale[i]:.1e}: variances of precisions in "
+            "these units leave the range of double precision. Rescale the column.",
+            column=names[i],
+        )
+    return scaling
+
+
+def require_full_rank(Z: np.ndarray, weights: np.ndarray | None, names: list[str]) -> None:
+    """With a flat Wishart prior the columns must vary in every direction; say which do not."""
+    moment = (Z if weights is None else Z * weights[:, None]).T @ Z
+    moment /= len(Z) if weights is None else weights.sum()
+    eigenvalues, Q = np.linalg.eigh(moment)
+    if eigenvalues[0] > 1e-13 * len(names):
+        return
+    involved = [names[i] for i in np.flatnonzero(np.abs(Q[:, 0]) > 0.05)]
+    columns = ", ".join(f"'{name}'" for name in involved)
+    if len(involved) == 1:
+        found = f"Column {columns} is constant"
+    elif len(Z) <= len(names):
+        found = f"{len(Z)} rows cannot span {len(names)} columns"
+    else:
+        found = f"The columns {columns} are collinear"
+    raise InvalidData(
+        f"{found}, so with a flat Wishart prior the precision has no upper bound and the ELBO no "
+        "maximum. Leave out a column, or give a finite wishart_scale_prior (None is scaled to the "
+        "data).",
+        columns=involved,
+    )
+
+
+def parameters_on(
+    params: Mapping[str, Mapping[str, Any]], scaling: Scaling
+) -> dict[str, dict[str, Any]]:
+    """Usual parameters of x = center + scale · x′ from those of x′."""
+    s = scaling.scale
+    outer = np.outer(s, s)
+    return {
+        "mu": {"loc": scaling.center + s * params["mu"]["loc"], "cov": params["mu"]["cov"] * outer},
+        "Lambda": {"dof": params["Lambda"]["dof"], "scale": params["Lambda"]["scale"] / outer},
+        "pi": dict(params["pi"]),
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def unit_program(K: int, P: int) -> Program:
+    """The statistics of (μ, Λ, π) on the scale x = c + s·x′, as an affine map of those of x′."""
+    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
+
+    def mapping(m: Any, c: Any, s: Any) -> dict[str, Any]:
+        mu, Lambda, pi = m.mu, m.Lambda, m.pi
+        x = s * mu.x
+        cross = x[:, :, None] * c
+        xx = mu.xx * s[:, None] * s + cross + cross.swapaxes(1, 2) + c[:, None] * c
+        logdet = Lambda.logdet_x - 2 * jnp.log(s).sum()
+        return {
+            "mu": type(mu)(c + x, xx),
+            "Lambda": type(Lambda)(Lambda.x / (s[:, None] * s), logdet),
+            "pi": pi,
+        }
+
+    return affine_program(MeanField(model.global_blocks(None)), mapping)

@@ -1,0 +1,1 @@
+"""Small tools of computation: packing, factorisations, special functions, compiled programs."""

@@ -1,0 +1,1 @@
+"""Labelled answers: what a posterior is made of, and what it says."""

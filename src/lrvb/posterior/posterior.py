@@ -1,0 +1,297 @@
+"""Posterior: labelled answers. Means, standard deviations, covariances, intervals, draws, locals."""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..collapsed.autodiff import AutodiffSum
+from ..engine.curvature import linearize
+from ..engine.fitting import Fit, fit
+from ..engine.response import Response, respond
+from ..engine.second_order import refine
+from ..errors import InvalidModel
+from ..numerics.double import in_double
+from .draws import draw
+from .intervals import intervals
+from .units import Chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+class Posterior:
+    """The linear-response posterior of a fitted model, beside the mean-field one.
+
+    Quantities are addressed by name: `beta`, `beta[1]`, `log(tau)`, `Lambda[0,0,1]`; a block's name
+    alone stands for all of its quantities.
+    """
+
+    def __init__(
+        self,
+        response: Response,
+        local: Mapping[str, Any] | None = None,
+        *,
+        labels: Sequence[str | None] | None = None,
+        chart: Chart | None = None,
+        observed: Mapping[str, Any] | None = None,
+    ):
+        """`local` holds datasets of local variables that are not the model's rows.
+
+        `labels` rename the flat coordinates; `chart` is set when the fit had its own scale;
+        `observed` are the data's columns where the fit itself has none.
+        """
+        self.response = response
+        self._stored_local = local
+        self.chart, self.observed = chart, observed
+        plain = response.alpha.names()
+        self.labels = list(plain if labels is None else labels)
+        self._index = {label: i for i, label in enumerate(self.labels) if label is not None}
+        self._aliases = dict(zip(plain, self.labels, strict=True))
+
+    # ---- labelled tables ------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """Every named scalar quantity."""
+        return list(self._index)
+
+    def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
+        """Posterior means."""
+        import pandas as pd
+
+        chosen = self._choose(names)
+        return pd.Series(self.fit.m[self._at(chosen)], index=chosen, name="mean")
+
+    def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
+        import pandas as pd
+
+        chosen = self._choose(names)
+        variances = np.diag(self.response.covariance(method))[self._at(chosen)]
+        return pd.Series(np.sqrt(variances), index=chosen, name="sd")
+
+    def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
+        """Posterior covariance matrix."""
+        import pandas as pd
+
+        chosen = self._choose(names)
+        at = self._at(chosen)
+        values = self.response.covariance(method)[np.ix_(at, at)]
+        return pd.DataFrame(values, index=chosen, columns=chosen)
+
+    def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
+        """Posterior correlation matrix; not a number for what is known exactly."""
+        import pandas as pd
+
+        cov = self.cov(names, method)
+        sd = np.sqrt(np.diag(cov))
+        with np.errstate(invalid="ignore"):
+            corr = cov.to_numpy() / np.outer(sd, sd)
+        np.fill_diagonal(corr, 1.0)
+        return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
+
+    def summary(self, prob: float = 0.94) -> pd.DataFrame:
+        """Mean, sd, mean-field sd and central interval of every named quantity.
+
+        Intervals respect the support: those of positive quantities are made on the log scale.
+        """
+        import pandas as pd
+
+        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
+            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
+        lower, upper = intervals(self.response, prob)
+        at = self._at(self.names)
+        return pd.DataFrame(
+            {
+                "mean": self.mean(),
+                "sd": self.sd(),
+                "mfvb_sd": self.sd(method="mfvb"),
+                "lower": pd.Series(lower[at], index=self.names),
+                "upper": pd.Series(upper[at], index=self.names),
+            }
+        )
+
+    def of(
+        self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
+    ) -> Any:
+        """Covariance of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`."""
+        return self.response.of(f, g, method)
+
+    # ---- local variables ------------------------------------------------------------------
+
+    @in_double
+    def local(self, name: str, rows: Any = None) -> xr.Dataset:
+        """A local block over rows: `mean`, `sd`, `mfvb_sd`, and `cov` with each global quantity.
+
+        `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
+        Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
+        """
+        from .locals import local_dataset, stored_dataset
+
+        if self._stored_local is not None:
+            return stored_dataset(self._stored_local, name, rows)
+        problem = self.fit.problem
+        if problem is None or not problem.local.blocks:
+            raise InvalidModel(f"The model has no local blocks, so there is no local '{name}'.")
+        strategy = self.fit.local_sum or AutodiffSum()
+        bound = strategy.bind(problem, self.fit.chunk_size)
+        chart = self.chart or Chart(self.response, np.eye(self.response.alpha.size))
+        return local_dataset(problem, bound, chart, self._index, name, rows)
+
+    # ---- draws, files ---------------------------------------------------------------------
+
+    @in_double
+    def draws(self, n: int, seed: Any = 0, *, refined: bool = False) -> dict[str, np.ndarray]:
+        """n joint draws of every global block, shape (n, *batch, *shape).
+
+        A Gaussian with the linear-response covariance in unconstrained coordinates (log τ, the
+        log-Cholesky factor of Λ, log ratios of π), mapped back: every draw is a valid value.
+        With `refined=True` its means and sds are those of `refined`.
+        """
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1:
+            raise InvalidModel(f"n={n!r} must be a whole number of draws, 1 or more.")
+        self._require_own_scale(refined)
+        try:
+            rng = np.random.default_rng(seed)
+        except (TypeError, ValueError) as error:
+            raise InvalidModel(
+                f"seed={seed!r} must be a whole number, 0 or more, or a numpy Generator."
+            ) from error
+        return draw(self.response, int(n), rng, refined=refined)
+
+    def refined(self, names: str | Iterable[str] | None = None) -> pd.DataFrame:
+        """`mean` and `sd` one order beyond linear response, by a few short refits a quantity.
+
+        They correct the bias that the factorisation leaves in means, which is largest where a
+        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order.
+        """
+        import pandas as pd
+
+        self._require_own_scale(True)
+        chosen = self._choose(names)
+        directions = np.eye(self.response.alpha.size)[self._at(chosen)]
+        second = refine(self.response, directions)
+        table = pd.DataFrame(
+            {"mean": self.mean(chosen) + second.shift, "sd": np.sqrt(second.variance)}, index=chosen
+        )
+        table.attrs["log_evidence"] = second.log_evidence
+        return table
+
+    def _require_own_scale(self, refined: bool) -> None:
+        if refined and self.chart is not None:
+            raise InvalidModel("The second order is not available for a fit on another scale.")
+
+    def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
+        """ArviZ's container with `posterior` and `observed_data`, and the exact moments beside."""
+        from ..bridges.arviz import to_arviz
+
+        return to_arviz(self, n, seed)
+
+    def save(self, path: str | Path, *, local: bool = True) -> Path:
+        """Write the posterior to one file; `local=False` leaves out the local variables."""
+        from .storage import save
+
+        return save(self, Path(path), local=local)
+
+    # ---- the fit --------------------------------------------------------------------------
+
+    @property
+    def fit(self) -> Fit:
+        """The optimum and how it was reached."""
+        return self.response.fit
+
+    @property
+    def elbo(self) -> float:
+        """The evidence lower bound at the optimum."""
+        return self.fit.elbo
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last Newton step was shorter than the tolerance."""
+        return self.fit.converged
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of the fit."""
+        return self.fit.n_iter
+
+    def __repr__(self) -> str:
+        how = "converged" if self.converged else f"NOT converged ({self.fit.reason})"
+        head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
+        table = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
+        return f"{head}\n{table}"
+
+    def _choose(self, names: str | Iterable[str] | None) -> list[str]:
+        """The names asked for, a block's name standing for all of its quantities."""
+        if names is None:
+            return self.names
+        chosen: list[str] = []
+        if not isinstance(names, Iterable):
+            raise InvalidModel(f"names={names!r} must be a name or a list of names.")
+        for name in [names] if isinstance(names, str) else names:
+            name = name if name in self._index else self._aliases.get(name) or name
+            if name in self._index:
+                chosen.append(name)
+                continue
+            inside = [k for k in self.names if _stem(k) == name] or self._of_block(name)
+            if not inside:
+                close = difflib.get_close_matches(str(name), self.names, n=3)
+                hint = f" Did you mean {', '.join(close)}?" if close else ""
+                shown = ", ".join(self.names[:12]) + (", …" if len(self.names) > 12 else "")
+                raise InvalidModel(f"There is no quantity '{name}'.{hint} There are: {shown}.")
+            chosen.extend(inside)
+        return chosen
+
+    def _of_block(self, name: str) -> list[str]:
+        """The quantities of a block, in whatever form they are named."""
+        slices = self.response.alpha.slices
+        own = self.labels[slices[name]] if name in slices else []
+        return [label for label in own if label is not None]
+
+    def _at(self, names: Iterable[str]) -> np.ndarray:
+        return np.array([self._index[name] for name in names], dtype=int)
+
+
+def _stem(name: str) -> str:
+    """`mu[0,1]` → `mu`, `log(pi[0])` → `log(pi)`."""
+    head, bracket, tail = name.partition("[")
+    return head + tail.partition("]")[2] if bracket else name
+
+
+def summarize(response: Response) -> Posterior:
+    """The posterior with labelled answers."""
+    return Posterior(response)
+
+
+def infer(
+    model: Any,
+    data: Any = None,
+    *,
+    init: Any = None,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    progress: bool = False,
+    chunk_size: int | None = None,
+) -> Posterior:
+    """Fit a model and correct its covariances: fit → linearize → respond → summarize.
+
+    `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
+    `tol` is in linear-response standard deviations; see `fit` for the other arguments.
+    """
+    optimum = fit(
+        model,
+        data,
+        init=init,
+        tol=tol,
+        max_iter=max_iter,
+        progress=progress,
+        chunk_size=chunk_size,
+    )
+    return summarize(respond(linearize(optimum)))

@@ -1,0 +1,87 @@
+"""`lrvb mixed`: tables, figures and a page; one sentence and status 2 for what cannot be done."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+import lrvb
+from lrvb.commands.cli import main
+from mixed_fits import frame
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The rows of the small models as a CSV file, one value missing in a column of its own."""
+    data = frame().assign(gap=lambda d: d.x.where(d.obs != 4))
+    path = tmp_path_factory.mktemp("data") / "visits.csv"
+    data.to_csv(path, index=False)
+    return path
+
+
+def refused(capsys, *arguments):
+    """What a command that cannot be carried out says, without a traceback or any output."""
+    try:
+        status = main(["mixed", *map(str, arguments)])
+    except SystemExit as stop:
+        status = stop.code
+    said = capsys.readouterr()
+    assert status == 2
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    return said.err[said.err.rindex("lrvb: ") :]
+
+
+def test_everything_is_written(table, tmp_path, capsys):
+    out = tmp_path / "results"
+    formula = "count ~ gap + (1 + x | g)"
+    options = ["--family", "poisson", "--missing", "drop", "--out", str(out)]
+    assert main(["mixed", formula, str(table), *options]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"The page is at {(out / 'index.html').resolve()}\n"
+    assert "Fitting" in said.err
+    model = lrvb.MixedModel(formula, "poisson", missing="drop").fit(pd.read_csv(table))
+    fixed = pd.read_csv(out / "fixed.csv", index_col="name")
+    random = pd.read_csv(out / "random.csv", index_col="name")
+    pd.testing.assert_frame_equal(
+        pd.concat([fixed, random]), pd.DataFrame(model.summary()), check_names=False, rtol=1e-6
+    )
+    levels = pd.read_csv(out / "ranef.csv", index_col=["term", "level"])
+    pd.testing.assert_frame_equal(levels, model.ranef(), rtol=1e-6)
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "1 dropped for missing values" in page
+    assert len(re.findall("<img", page)) == len(list(out.glob("*.png"))) == 4
+    assert not re.search(r"(src|href)=\"http", page)
+    posterior = lrvb.load(out / "posterior.npz")
+    assert posterior.local("1|g")["mean"].size == 12
+
+
+def test_it_works_without_options(table, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["mixed", "yes ~ x + (1|g)", str(table), "--family", "bernoulli"]) == 0
+    assert (tmp_path / "visits-mixed" / "index.html").exists()
+
+
+def test_help_fits_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as stop:
+        main(["mixed", "--help"])
+    assert stop.value.code == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+def test_what_is_refused(table, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    good = "y ~ x + (1|g)"
+    assert "does not exist" in refused(capsys, good, tmp_path / "none.csv")
+    assert "family='student' is not known" in refused(capsys, good, table, "--family", "student")
+    assert "factorization='full'" in refused(capsys, good, table, "--factorization", "full")
+    assert "missing='skip'" in refused(capsys, good, table, "--missing", "skip")
+    assert "no column 'k'" in refused(capsys, "y ~ x + (1|k)", table)
+    assert "no random effects" in refused(capsys, "y ~ x", table)
+    assert "missing values" in refused(capsys, "y ~ gap + (1|g)", table)
+    assert "is a file" in refused(capsys, good, table, "--out", table)
+    assert "required: formula, data.csv" in refused(capsys)
+    assert list(tmp_path.iterdir()) == []  # no folder is left behind

@@ -1,0 +1,269 @@
+"""A posterior in a file: everything comes back, without pickle, and never half of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import lrvb
+from cases import CASES
+from lrvb.posterior import storage
+
+BY_NAME = {str(case): case for case in CASES}
+COUNTS = BY_NAME["NormalPoisson-tilted"]
+
+
+@cache
+def posterior_of(name: str) -> lrvb.Posterior:
+    return lrvb.summarize(BY_NAME[name].response())
+
+
+@pytest.fixture
+def counts() -> lrvb.Posterior:
+    return posterior_of(str(COUNTS))
+
+
+def returned(posterior: lrvb.Posterior, path: Path) -> lrvb.Posterior:
+    """The posterior after a round trip, with every table compared."""
+    assert posterior.save(path) == path
+    again = lrvb.load(path)
+    assert again.names == posterior.names
+    for method in ("lrvb", "mfvb"):
+        pd.testing.assert_frame_equal(again.cov(method=method), posterior.cov(method=method))
+        pd.testing.assert_frame_equal(again.corr(method=method), posterior.corr(method=method))
+        pd.testing.assert_series_equal(again.sd(method=method), posterior.sd(method=method))
+    pd.testing.assert_frame_equal(again.summary(0.9), posterior.summary(0.9))
+    assert repr(again) == repr(posterior)
+    for key in ("elbo", "converged", "n_iter"):
+        assert getattr(again, key) == getattr(posterior, key)
+    np.testing.assert_array_equal(again.fit.trace, posterior.fit.trace)
+    return again
+
+
+@pytest.mark.parametrize("name", ["NormalPoisson-tilted", "RandomSlope", "Mixture"])
+def test_everything_comes_back(name: str, tmp_path: Path) -> None:
+    posterior = posterior_of(name)
+    again = returned(posterior, tmp_path / "posterior.lrvb")
+    for block, values in posterior.draws(4, seed=7).items():
+        np.testing.assert_array_equal(values, again.draws(4, seed=7)[block])
+    first = next(iter(posterior.response.alpha.blocks))
+
+    def f(m: Any) -> Any:
+        return m[first].x.sum() ** 2
+
+    assert again.of(f) == posterior.of(f)
+    block = next(iter(posterior.fit.problem.local.blocks))
+    assert again.local(block).identical(posterior.local(block))
+    some = again.local(block, rows=[3, 0])
+    np.testing.assert_allclose(some["sd"], posterior.local(block, rows=[3, 0])["sd"], rtol=1e-9)
+    params = again.fit.params()
+    for name_, values in posterior.fit.params().items():
+        for key, value in values.items():
+            np.testing.assert_array_equal(params[name_][key], value)
+
+
+def test_twice_through_a_file(counts: lrvb.Posterior, tmp_path: Path) -> None:
+    once = returned(counts, tmp_path / "once")
+    twice = returned(once, tmp_path / "twice")
+    assert twice.local("z").identical(counts.local("z"))
+
+
+def test_no_pickle(counts: lrvb.Posterior, tmp_path: Path) -> None:
+    counts.save(tmp_path / "posterior")
+    with np.load(tmp_path / "posterior", allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    assert all(array.dtype != object for array in arrays.values())
+    assert json.loads(str(arrays["header"]))["converged"] is True
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Index([f"r{i}" for i in range(40)]),
+        pd.date_range("2020", periods=40),
+        pd.MultiIndex.from_product([range(8), list("abcde")]),
+        pd.Index([i if i % 2 else f"a{i}" for i in range(40)], dtype=object),
+        pd.Index([0] * 40),
+    ],
+    ids=["text", "dates", "pairs", "mixed", "repeated"],
+)
+def test_row_labels_come_back(labels: pd.Index, tmp_path: Path) -> None:
+    posterior = lrvb.infer(COUNTS.model, pd.DataFrame(dict(COUNTS.data), index=labels))
+    local = posterior.local("z")
+    assert list(local["row"].values) == list(np.asarray(labels))
+    assert returned(posterior, tmp_path / "posterior").local("z").identical(local)
+
+
+def test_local_variables_may_be_left_out(counts: lrvb.Posterior, tmp_path: Path) -> None:
+    counts.save(tmp_path / "posterior", local=False)
+    again = lrvb.load(str(tmp_path / "posterior"))
+    pd.testing.assert_series_equal(again.sd(), counts.sd())
+    with pytest.raises(lrvb.InvalidModel, match="holds no local quantity 'z'; it holds: none"):
+        again.local("z")
+
+
+def test_a_loaded_posterior_is_a_start(counts: lrvb.Posterior, tmp_path: Path) -> None:
+    again = returned(counts, tmp_path / "posterior")
+    refit = lrvb.infer(COUNTS.model, COUNTS.data, init=again)
+    assert refit.n_iter <= 2
+    with pytest.raises(lrvb.InvalidModel, match="A loaded fit has no model"):
+        lrvb.linearize(again.fit)
+
+
+# ---- files that are none -------------------------------------------------------------------
+
+
+def damaged(path: Path, kind: str) -> None:
+    """Write something to `path` that is not a posterior."""
+    good = path.read_bytes()
+    middle = len(good) // 2
+    if kind == "foreign":
+        np.savez(path, a=np.ones(3))
+        path.with_name(path.name + ".npz").replace(path)
+    elif kind == "array":
+        with open(path, "wb") as file:
+            np.save(file, np.ones(3))
+    elif kind in HEADERS:
+        with np.load(path) as archive:
+            arrays = dict(archive)
+        with open(path, "wb") as file:
+            np.savez(file, **{**arrays, "header": np.array(HEADERS[kind])})
+    else:
+        path.write_bytes(
+            {
+                "empty": b"",
+                "text": b"x,y\n1,2\n",
+                "cut": good[:middle],
+                "overwritten": good[:middle] + bytes(20) + good[middle + 20 :],
+            }[kind]
+        )
+
+
+HEADERS = {
+    "other header": "[1, 2]",
+    "no json": "{",
+    "no blocks": '{"format": 1}',
+    "other sizes": json.dumps(
+        {
+            "format": 1,
+            "blocks": {
+                "a": {"module": "lrvb.families.gamma", "class": "Gamma", "arguments": {}},
+            },
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["empty", "text", "cut", "overwritten", "foreign", "array", *HEADERS]
+)
+def test_files_that_are_none(kind: str, counts: lrvb.Posterior, tmp_path: Path) -> None:
+    path = counts.save(tmp_path / "posterior", local=False)
+    damaged(path, kind)
+    with pytest.raises(lrvb.InvalidData, match="not a posterior saved by lrvb, or it is damaged"):
+        lrvb.load(path)
+
+
+def test_files_that_are_not_there(counts: lrvb.Posterior, tmp_path: Path) -> None:
+    with pytest.raises(lrvb.InvalidData, match=r"There is no file .*missing.*passed to save"):
+        lrvb.load(tmp_path / "missing")
+    with pytest.raises(lrvb.InvalidData, match="not a posterior saved by lrvb"):
+        lrvb.load(tmp_path)
+    with pytest.raises(lrvb.InvalidData, match=r"cannot be written to .*folder that exists"):
+        counts.save(tmp_path / "missing" / "posterior")
+    with pytest.raises(lrvb.InvalidData, match="cannot be written to"):
+        counts.save(tmp_path)
+
+
+def test_a_newer_format(counts: lrvb.Posterior, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(storage, "FORMAT", 99)
+    counts.save(tmp_path / "posterior")
+    monkeypatch.undo()
+    with pytest.raises(lrvb.InvalidData, match="written by a newer lrvb; upgrade"):
+        lrvb.load(tmp_path / "posterior")
+
+
+def test_a_failing_write_leaves_what_was_there(
+    counts: lrvb.Posterior, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = counts.save(tmp_path / "posterior", local=False)
+    before = path.read_bytes()
+
+    def fails(file: Any, **arrays: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", fails)
+    for target in (path, tmp_path / "new"):
+        with pytest.raises(lrvb.InvalidData, match="No space left on device"):
+            counts.save(target)
+    assert [file.name for file in tmp_path.iterdir()] == ["posterior"]
+    assert path.read_bytes() == before
+
+
+# ---- families of the user's ----------------------------------------------------------------
+
+MODULE = '''
+import lrvb
+
+class Precision(lrvb.Gamma):
+    """A family in a module of the user's."""
+
+class Forgetful(lrvb.Wishart):
+    """describe() leaves out an argument."""
+    def __init__(self, dim=2, *, batch=()):
+        super().__init__(dim, batch=batch)
+    def describe(self):
+        return {"dim": 2}
+'''
+
+
+def prior_of(family: lrvb.Family) -> lrvb.Posterior:
+    class Prior(lrvb.Model):
+        global_blocks = {"tau": family}
+
+        def global_term(self, m):
+            if "log_x" in family.Stats._fields:
+                return (2 * m.tau.log_x - m.tau.x).sum()
+            return (2 * m.tau.logdet_x - jnp.trace(m.tau.x, axis1=-2, axis2=-1)).sum()
+
+    return lrvb.infer(Prior())
+
+
+def test_a_family_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "users_families.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import users_families
+
+    posterior = prior_of(users_families.Precision(batch=(2,)))
+    again = returned(posterior, tmp_path / "posterior")
+    assert again.response.alpha.blocks == posterior.response.alpha.blocks
+    with pytest.raises(
+        lrvb.InvalidModel, match=r"Block 'tau' cannot be saved: Forgetful\.describe"
+    ):
+        prior_of(users_families.Forgetful(batch=(2,))).save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+    monkeypatch.undo()  # its folder is not on the path any more
+    del sys.modules["users_families"]
+    with pytest.raises(
+        lrvb.InvalidData, match=r"users_families\.Precision of block 'tau' cannot be"
+    ):
+        lrvb.load(tmp_path / "posterior")
+
+
+def test_a_family_that_cannot_be_found_again(tmp_path: Path) -> None:
+    class Inside(lrvb.Gamma):
+        pass
+
+    with pytest.raises(lrvb.InvalidModel, match=r"'tau' cannot be saved: .*not inside a function"):
+        prior_of(Inside()).save(tmp_path / "posterior")
+    assert list(tmp_path.iterdir()) == []
