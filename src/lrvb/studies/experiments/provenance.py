@@ -48,7 +48,7 @@ def commit() -> str | None:
 
     try:
         git("ls-files", "--error-unmatch", here.name)  # ours, not a repository around the install
-        changed = git("status", "--porcelain", "--", str(here.parents[1]))
+        changed = git("status", "--porcelain", "--", str(here.parents[2]))
         return git("rev-parse", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
