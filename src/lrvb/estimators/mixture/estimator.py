@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,10 @@ from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
 from ...models.densities import LOG_2PI
 from ...models.gaussian_mixture import NormalMixture
+from ...posterior.estimate import estimate_of
+from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
-from ...posterior.units import in_units
+from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
@@ -162,7 +163,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         pairs = coinciding(best.params(), priors)
         if pairs:
             warnings.warn(coincidence(pairs), stacklevel=2)
-        self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
+        total = float(len(Z) if weights is None else weights.sum())
+        self._finish(best, scaling, total, observed={"x": X})
         return self
 
     def _priors(self, scaling: Scaling) -> Priors:
@@ -224,27 +226,32 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
         last = self.__dict__.get("means_")
         if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
-            yield parameters_on(self.posterior_.fit.params(), scaling.inverse())
+            params = parameters_on(self.posterior_.fit.params(), self._scaling)
+            yield parameters_on(params, scaling.inverse())
             return
         rng = check_random_state(self.random_state)
         for _ in range(self.n_init if isinstance(self.init, str) else 1):
             R = responsibilities(Z, K, self.init, weights, rng)
             yield start_from(Z, R, weights, priors)
 
-    def _finish(self, best: Fit, scaling: Scaling, total: float) -> None:
+    def _finish(
+        self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
+    ) -> None:
         response = respond(linearize(best))
-        self._inner_fit, self._scaling = best, scaling
+        self._scaling = scaling
         params = parameters_on(best.params(), scaling)
         shift = total * np.log(scaling.scale).sum()  # log p(X) = log p(X′) − Σ_n log |∂x/∂x′|
         K, P = params["mu"]["loc"].shape
-        response, chart = in_units(
-            response, unit_program(K, P), (scaling.center, scaling.scale), params
-        )
-        point = replace(response.fit.point, elbo=best.elbo - shift)
-        optimum = replace(response.fit, point=point, trace=best.trace - shift)
-        response = replace(response, fit=optimum)
+        units = Units(*map(np.asarray, unit_program(K, P)(scaling.center, scaling.scale)))
         labels = _named(response.alpha, getattr(self, "feature_names_in_", None))
-        self.posterior_ = Posterior(response, labels=labels, chart=chart)
+        estimate = in_units(estimate_of(response), units, labels)
+        self.posterior_ = Posterior(
+            estimate,
+            best.convergence.shifted(-shift),
+            local_variables=rows_of(response, estimate.index, units.M),
+            observed=observed,
+            response=response,
+        )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
         self.covariances_ = np.linalg.inv(self.precisions_)
@@ -255,7 +262,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
+        self.lower_bound_, self.n_iter_ = self.posterior_.elbo, best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
@@ -318,7 +325,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
-        m, params = self._inner_fit.moments, self._inner_fit.params()
+        optimum = self.posterior_.fit
+        m, params = optimum.moments, optimum.params()
         result = np.empty((len(Z), len(self.weights_)))
         for k in range(result.shape[1]):
             Lambda = np.asarray(m.Lambda.x[k])
