@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ...collapsed.partitions import Partitions
+from ...data.standardise import measure
 from ...data.tables import Rows
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
@@ -33,9 +34,9 @@ from .priors import Priors, standardised_priors
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
-    column_scaling,
     parameters_on,
     require_full_rank,
+    scaling_of,
     unit_program,
 )
 
@@ -151,7 +152,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
                 "components."
             )
         names = _column_names(self)
-        scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
+        counts = None if weights is None else weights[weights > 0]
+        scaling = scaling_of(measure(counted, counts), names)
         priors = self._priors(scaling)
         Z = scaling.inward(X)
         if priors.flat_scale:
