@@ -53,7 +53,8 @@ def relinked(markdown: str, path: str) -> str:
 def listing(path: str) -> str:
     """A page that shows a file of code."""
     code = (ROOT / path).read_text(encoding="utf-8")
-    return f'# {path}\n\n````python linenums="1"\n{code}````\n'
+    head = "---\nsearch: {exclude: true}\nhide: [toc]\n---\n"
+    return f'{head}# {path}\n\n````python linenums="1"\n{code}````\n'
 
 
 def origin(src: str) -> str:
