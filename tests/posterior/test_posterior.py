@@ -16,7 +16,9 @@ from cases import CASES
 from lrvb.models import NormalPoisson
 
 BY_NAME = {str(case): case for case in CASES}
-COUNTS, SLOPE, MIXTURE = (BY_NAME[n] for n in ("NormalPoisson-tilted", "RandomSlope", "Mixture"))
+COUNTS, SLOPE, MIXTURE = (
+    BY_NAME[n] for n in ("NormalPoisson-tilted", "RandomSlope", "NormalMixture")
+)
 
 
 @cache

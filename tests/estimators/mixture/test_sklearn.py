@@ -10,7 +10,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from mixtures import apart, fitted, overlapping
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
@@ -22,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import lrvb
+from mixtures import apart, fitted, overlapping
 
 
 @parametrize_with_checks([lrvb.GaussianMixture()])
