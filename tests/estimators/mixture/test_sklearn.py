@@ -57,7 +57,7 @@ def test_attributes_are_the_posteriors():
     assert_allclose(posterior.sd("mu"), ours.means_sd_.reshape(-1), rtol=1e-12)
     packed = ours.precisions_[:, [0, 0, 1], [0, 1, 1]]
     assert_allclose(posterior.mean("Lambda"), packed.reshape(-1), rtol=1e-10)
-    assert posterior.elbo == ours.lower_bound_
+    assert posterior.elbo == ours.lower_bound_ == ours.elbo_
 
 
 def test_scores_are_densities_at_the_posterior_means():

@@ -73,7 +73,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     random_state : int, RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
-        Progress is shown when it is not zero.
+        Progress is shown when it is not zero: scikit-learn's name of `progress`.
     warm_start : bool
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
@@ -89,8 +89,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Linear-response standard deviations of π and μ.
     weight_concentration_, degrees_of_freedom_ : arrays (K,)
         Of q(π) and q(Λ).
-    lower_bound_, n_iter_, converged_
+    elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
+    lower_bound_ : float
+        scikit-learn's name of `elbo_`.
 
     """
 
@@ -255,7 +257,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
+        self.elbo_ = self.lower_bound_ = response.fit.elbo
+        self.n_iter_ = best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
