@@ -59,20 +59,21 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Zero is flat.
     wishart_dof_prior : float or None
         Prior degrees of freedom of Λ; None means P + 2.
-    wishart_scale_prior : float, matrix or None
+    wishart_scale_prior : float or matrix or None
         Prior scale of Λ (E Λ = dof · scale), a number standing for a multiple of the identity;
         `numpy.inf` is flat; None scales every prior to the data.
     weight_concentration_prior : float
         Dirichlet concentration per component; zero is flat.
-    init : {"kmeans", "k-means++", "random", "random_from_data"} or array (N, K)
-        How starting responsibilities are found, or the responsibilities.
+    init : str or array
+        How starting responsibilities are found ("kmeans", "k-means++", "random" or
+        "random_from_data"), or the responsibilities (N, K).
     n_init : int
         Starts tried; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
         Iterations at most, of each start.
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
         Progress is shown when it is not zero.
@@ -89,8 +90,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         E π, E μ, (E Λ)⁻¹, E Λ and the upper triangular U with UUᵀ = E Λ.
     weights_sd_, means_sd_ : arrays
         Linear-response standard deviations of π and μ.
-    weight_concentration_, degrees_of_freedom_ : arrays (K,)
-        Of q(π) and q(Λ).
+    weight_concentration_, degrees_of_freedom_ : arrays
+        Of q(π) and q(Λ), each (K,).
     lower_bound_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
 
