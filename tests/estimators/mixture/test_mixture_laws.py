@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from mixtures import apart, fitted, flat, flat_fit, overlapping
 from numpy.testing import assert_allclose
 
 import lrvb
@@ -14,6 +13,7 @@ from lrvb.models.gaussian_mixture import NormalMixture
 from lrvb.numerics.double import double
 from lrvb.statement.parameters import usual_parameters
 from lrvb.statement.problem import state_problem
+from mixtures import apart, fitted, flat, flat_fit, overlapping
 
 
 def random_mixture(K=2, P=2):

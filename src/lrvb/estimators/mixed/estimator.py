@@ -45,7 +45,9 @@ class MixedModel:
     `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
     Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
     paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
-    missing values and counts them in `dropped_`.
+    missing values and counts them in `dropped_`. `progress` shows a bar, or none; left open, a person
+    who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`, `n_iter_`
+    and `converged_` say how it went.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class MixedModel:
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
+        progress: bool | None = None,
         verbose: bool | None = None,
     ):
         if factorization not in FACTORIZATIONS:
@@ -69,10 +72,15 @@ class MixedModel:
                 f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
                 "argument and the data go to fit."
             )
+        if progress is not None and verbose is not None and bool(progress) != bool(verbose):
+            raise InvalidModel(
+                f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
+            )
         check_family(family)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+        self.tol, self.max_iter = tol, max_iter
+        self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
@@ -142,9 +150,10 @@ class MixedModel:
         return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
 
     def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
-        if self.verbose is not None:
-            return bool(self.verbose)
+        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:

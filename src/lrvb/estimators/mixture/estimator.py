@@ -76,7 +76,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     random_state : int or RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
-        Progress is shown when it is not zero.
+        Progress is shown when it is not zero: scikit-learn's name of `progress`.
     warm_start : bool
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
@@ -92,8 +92,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Linear-response standard deviations of π and μ.
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
-    lower_bound_, n_iter_, converged_
+    elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
+    lower_bound_ : float
+        scikit-learn's name of `elbo_`.
 
     """
 
@@ -265,7 +267,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = self.posterior_.elbo, best.n_iter
+        self.elbo_ = self.lower_bound_ = self.posterior_.elbo
+        self.n_iter_ = best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
