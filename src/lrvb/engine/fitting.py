@@ -18,10 +18,11 @@ from ..data.sample import LARGE, sample_rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
-from ..statement.parameters import initial, invalid_parts, usual_parameters
+from ..statement.parameters import initial, invalid_parts, optimum_in, usual_parameters
 from ..statement.problem import Problem, state_problem
 from .ascent import Search
-from .newton import Curved
+from .convergence import Convergence
+from .newton import Curved, curved
 from .objective import Objective, Point
 
 
@@ -29,7 +30,7 @@ from .objective import Objective, Point
 class Fit:
     """The optimum: m*, η*, the ELBO's trace, and how far the last Newton step would still go."""
 
-    problem: Problem | None
+    problem: Problem
     point: Point
     alpha: MeanField
     trace: np.ndarray
@@ -44,7 +45,7 @@ class Fit:
     @property
     def model(self) -> Any:
         """The model that was fitted."""
-        return self.problem.model if self.problem is not None else None
+        return self.problem.model
 
     @property
     def m(self) -> np.ndarray:
@@ -62,6 +63,13 @@ class Fit:
         return self.point.elbo
 
     @property
+    def convergence(self) -> Convergence:
+        """How the optimum was reached."""
+        return Convergence(
+            self.elbo, self.trace, self.n_iter, self.converged, self.reason, self.stationarity
+        )
+
+    @property
     def moments(self) -> Moments:
         """Named moments at the optimum."""
         return self.alpha.moments(self.point.m)
@@ -69,6 +77,16 @@ class Fit:
     def params(self) -> dict[str, dict[str, Any]]:
         """The usual parameters of every global block at the optimum."""
         return usual_parameters(self.alpha, self.point.eta)
+
+    def permuted(self, order: np.ndarray) -> Fit:
+        """The same optimum with coordinate `order[i]` in place i, for a symmetry of the problem.
+
+        A permutation of flat coordinates that leaves L as it is, such as one of components, takes
+        optima to optima.
+        """
+        point = self.point.permuted(order)
+        model = None if point.H is None else curved(point.residual, point.C, point.H)
+        return replace(self, point=point, curved=model)
 
 
 @in_double
@@ -112,7 +130,7 @@ def fit(
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
-        if sampled is None and not isinstance(getattr(init, "fit", init), Fit):
+        if sampled is None and optimum_in(init) is None:
             search.ascend()  # from another optimum Newton is the shorter way
         converged, reason, decrement = search.newton(tol)
     finally:
