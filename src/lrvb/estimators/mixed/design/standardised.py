@@ -49,7 +49,7 @@ def coordinates(design: Design) -> Coordinates:
     if intercept is not None:
         center = X.mean(axis=0)
         center[intercept] = 0.0
-        if design.family == "gaussian":
+        if design.family.quadratic:
             y = design.y if design.offset is None else design.y - design.offset
             shift = float(y.mean())
     scale = np.sqrt(((X - center) ** 2).mean(axis=0))
