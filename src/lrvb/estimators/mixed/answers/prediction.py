@@ -11,11 +11,11 @@ from scipy.special import ndtri
 from ....engine.response import Response
 from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Given, Likelihood
+from ....posterior.intervals import check_probability
 from ..design.design import Design, NewRows
 from ..fit.precision_model import RESIDUAL
 from .predictor import Predictor, of_fitted_rows, of_new_rows
 from .standard_deviations import inverse_mean
-from .summary import check_probability
 
 KINDS = ("mean", "response")
 CHUNK = 2**16  # rows at a time
