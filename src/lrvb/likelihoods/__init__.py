@@ -12,12 +12,9 @@ from .poisson import POISSON, Poisson
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
-    "gaussian": GAUSSIAN,
-    "poisson": POISSON,
-    "bernoulli": BERNOULLI,
-    "binomial": BINOMIAL,
+    likelihood.name: likelihood for likelihood in (GAUSSIAN, POISSON, BERNOULLI, BINOMIAL)
 }
-DEFAULT = "gaussian"
+DEFAULT = GAUSSIAN.name
 
 
 def likelihood_of(family: Any) -> Likelihood:
