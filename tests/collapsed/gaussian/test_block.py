@@ -16,9 +16,10 @@ from lrvb.collapsed.gaussian.conditional import conditional_blocks
 from lrvb.collapsed.gaussian.least_squares import LeastSquares
 from lrvb.collapsed.gaussian.optimum import Setting
 from lrvb.collapsed.gaussian.precisions import Precisions, Term
-from lrvb.collapsed.gaussian.row_terms import Binomial, Joint, Poisson
+from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
 from lrvb.families import Gamma, Wishart
+from lrvb.likelihoods import BINOMIAL, POISSON
 from lrvb.numerics.double import double
 from lrvb.statement.meanfield import MeanField
 
@@ -61,11 +62,11 @@ def case_of(kind: str, crossed: bool, separate: bool) -> tuple[BlockSum, np.ndar
         setting = LeastSquares(layout, eta + rng.normal(size=60), masks)
     else:
         rows = {
-            "poisson": lambda: Poisson(counts),
-            "binomial": lambda: Binomial(choices, trials),
-            "poisson, joint": lambda: Joint(Poisson(counts)),
-            "binomial, joint": lambda: Joint(Binomial(choices, trials)),
-            "poisson, tilted": lambda: TiltedRows("poisson", counts, trials),
+            "poisson": lambda: Averaged(POISSON, counts),
+            "binomial": lambda: Averaged(BINOMIAL, choices, {"trials": trials}),
+            "poisson, joint": lambda: Joint(Averaged(POISSON, counts)),
+            "binomial, joint": lambda: Joint(Averaged(BINOMIAL, choices, {"trials": trials})),
+            "poisson, tilted": lambda: TiltedRows(POISSON, counts),
         }[kind]()
         setting = Setting(layout, rows, np.full(60, 0.1), masks)
     usual = {"first": {"dof": 8.0, "scale": np.array([[0.3, 0.05], [0.05, 0.2]])}}

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.data.tables import Row
-from lrvb.models.gaussian_mixture import NormalMixture
+from lrvb.models.gaussian_mixture import NormalMixture, log_densities
 from lrvb.numerics.double import double
 from lrvb.statement.parameters import usual_parameters
 from lrvb.statement.problem import state_problem
@@ -366,6 +366,27 @@ def test_membership_is_the_response_of_a_row():
     assert_allclose(table["mean"], chunk.z[0], rtol=1e-9)
     variance = np.diag(chunk.R[0] @ inner.Sigma @ chunk.R[0].T)
     assert_allclose(table["sd"], np.sqrt(variance), rtol=1e-7)
+
+
+def test_densities_without_cancellation_are_those_of_the_model():
+    """E_q log π_k N(x | μ_k, Λ_k⁻¹): the model's, linear in φ(x), against distances from the means."""
+    X, _ = overlapping()
+    ours = fitted()
+    optimum, Z = ours.posterior_.fit, ours._scaling.inward(X)
+    m, params = optimum.moments, optimum.params()
+    model = random_mixture(*ours.means_.shape)
+    with double():
+        stated = [model.log_densities(m, model.features(Row({"x": z}))) for z in Z[:20]]
+    Lambda = np.asarray(m.Lambda.x)
+    found = log_densities(
+        Z[:20],
+        params["mu"]["loc"],
+        np.linalg.cholesky(Lambda),
+        np.asarray(m.Lambda.logdet_x),
+        np.asarray(m.pi.log_x),
+        np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+    )
+    assert_allclose(found, stated, rtol=1e-10, atol=1e-10)
 
 
 # ---- invariances ---------------------------------------------------------------------------

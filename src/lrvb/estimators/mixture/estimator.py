@@ -19,8 +19,7 @@ from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
-from ...models.densities import LOG_2PI
-from ...models.gaussian_mixture import NormalMixture
+from ...models.gaussian_mixture import NormalMixture, log_densities
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
@@ -295,17 +294,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row under the mixture with the posterior-mean parameters."""
         X = self._checked(X)
-        parts = []
-        for k in range(len(self.weights_)):
-            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
-            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
-            parts.append(
-                np.log(self.weights_[k])
-                + logdet
-                - 0.5 * (root**2).sum(1)
-                - 0.5 * X.shape[1] * LOG_2PI
-            )
-        return logsumexp(np.stack(parts, axis=1), axis=1)
+        roots = self.precisions_cholesky_
+        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -328,20 +320,20 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
-        result = np.empty((len(Z), len(self.weights_)))
-        for k in range(result.shape[1]):
-            Lambda = np.asarray(m.Lambda.x[k])
-            root = np.linalg.cholesky(Lambda)
-            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
-            spread = np.sum(Lambda * params["mu"]["cov"][k])
-            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
-            result[:, k] = offset - 0.5 * (distance + spread)
-        return result
+        Lambda = np.asarray(m.Lambda.x)
+        return log_densities(
+            Z,
+            params["mu"]["loc"],
+            np.linalg.cholesky(Lambda),
+            np.asarray(m.Lambda.logdet_x),
+            np.asarray(m.pi.log_x),
+            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -17,9 +17,7 @@ from lrvb.engine.curvature import linearize
 from lrvb.engine.fitting import fit
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.answers import prediction
-from lrvb.estimators.mixed.answers.counts import BinomialCounts, PoissonCounts, count_quantile
 from lrvb.estimators.mixed.answers.levels import Effects
-from lrvb.estimators.mixed.answers.prediction import _curve, _logistic_moments
 from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
 from lrvb.estimators.mixed.design.design import build
 from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
@@ -27,6 +25,7 @@ from lrvb.estimators.mixed.fit.assembly import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
 from lrvb.estimators.mixed.fit.start import start
 from lrvb.estimators.mixed.fit.working import working
+from lrvb.likelihoods import BINOMIAL, LOGIT, POISSON
 from lrvb.statement.problem import state_problem
 from mixed_fits import fitted, frame, mean_of_inverse
 
@@ -166,17 +165,19 @@ def test_quantiles_of_counts(mean, sd):
     for prob in (0.03, 0.5, 0.97):
         here = np.array([mean]), np.array([sd**2])
         poisson = brute_quantile(lambda e: scipy.stats.poisson(np.exp(e)), mean, sd, prob)
-        assert count_quantile(PoissonCounts(), *here, prob) == poisson
+        assert POISSON.averaged_quantile(*here, prob) == poisson
         for n in (1, 7, 60):
             share = brute_quantile(lambda e, n=n: scipy.stats.binom(n, expit(e)), mean, sd, prob)
-            assert count_quantile(BinomialCounts(np.array([float(n)])), *here, prob) == share
+            assert (
+                BINOMIAL.averaged_quantile(*here, prob, {"trials": np.array([float(n)])}) == share
+            )
 
 
 def test_quantiles_of_large_counts():
     """Where a count's own noise is far below that of its rate, the quantile is that of the rate."""
     mean, sd = np.array([12.0, 25.0, 60.0, 1000.0]), np.full(4, 0.5)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = count_quantile(PoissonCounts(), mean, sd**2, 0.95)
+        found = POISSON.averaged_quantile(mean, sd**2, 0.95)
     expected = np.log(found[:3]) - mean[:3]
     assert_allclose(expected, 1.6448536 * 0.5, atol=0.02 * 0.5)
     assert found[3] == np.inf
@@ -192,13 +193,14 @@ def test_averages_of_the_logistic_curve():
         def curve(u, effect=effect, weights=weights):
             return weights @ expit(u + effect)
 
-        ours = _logistic_moments(np.array([eta]), np.array([root]), np.array([own]))
+        mean, sd = LOGIT.moments(np.array([eta]), np.array([root**2]), np.array([own]))
+        ours = mean, sd**2 + mean**2
         u = np.linspace(eta - 9 * root, eta + 9 * root, 801)
         values = np.array([curve(one) for one in u])
         for power in (1, 2):
             value = scipy.integrate.trapezoid(values**power * law.pdf(u), u)
             assert_allclose(ours[power - 1], value, rtol=1e-6)
-        assert_allclose(_curve(np.array([eta]), np.array([own])), curve(eta), rtol=1e-6)
+        assert_allclose(LOGIT.averaged(np.array([eta]), np.array([own])), curve(eta), rtol=1e-6)
 
 
 def test_moments_of_new_counts_are_those_of_draws():
