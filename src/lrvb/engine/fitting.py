@@ -87,10 +87,11 @@ def fit(
 ) -> Fit:
     """Maximise the ELBO of a model over its mean-field family.
 
-    `init` takes moments, usual parameters, or another fit or posterior; without it the start is
-    found. `tol` is the longest Newton step, in linear-response standard deviations, at which the
-    fit counts as converged. `chunk_size` rows are held at a time; `local_sum` chooses how row sums
-    are computed. Stopping early gives a `NotConverged` warning, never a silent result.
+    `init` takes moments, usual parameters, another fit or posterior, or flat natural parameters η;
+    from the last three Newton goes on at once. Without it the start is found. `tol` is the longest
+    Newton step, in linear-response standard deviations, at which the fit counts as converged.
+    `chunk_size` rows are held at a time; `local_sum` chooses how row sums are computed.
+    Stopping early gives a `NotConverged` warning, never a silent result.
     """
     if not isinstance(tol, numbers.Real) or not 0 < tol < 1:
         raise InvalidModel(f"tol={tol!r} must be a positive number below 1, such as 1e-8.")
@@ -114,8 +115,8 @@ def fit(
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
-        if sampled is None and not isinstance(getattr(init, "fit", init), Fit):
-            search.ascend()  # from another optimum Newton is the shorter way
+        if sampled is None and not isinstance(getattr(init, "fit", init), Fit | np.ndarray):
+            search.ascend()  # from near an optimum Newton is the shorter way
         converged, reason, decrement = search.newton(tol)
     finally:
         search.close()

@@ -11,6 +11,7 @@ import xarray as xr
 from ..collapsed.seam import BoundSum
 from ..data.tables import shortened
 from ..errors import InvalidData, InvalidModel
+from ..numerics.algebra import local_covariance
 from ..statement.problem import Problem
 from .units import Chart
 
@@ -30,13 +31,11 @@ def local_dataset(
     inner = chart.inner
     quantities = chart.M[np.array(list(index.values()), dtype=int)].T
     parts: dict[str, list[np.ndarray]] = {"mean": [], "sd": [], "mfvb_sd": [], "cov": []}
-    for chunk in bound.respond(inner.fit.m, positions):
-        R = chunk.R[:, at, :]
-        cross = R @ inner.Sigma
-        variance = np.einsum("nii->ni", chunk.Sigma[:, at][:, :, at])
-        variance = variance + np.einsum("nia,nia->ni", cross, R)
+    for chunk in bound.respond(inner.fit.m, positions, inner.fit.point.state):
+        alone, R = chunk.Sigma[:, at][:, :, at], chunk.R[:, at]
+        covariance, cross = local_covariance(alone, R, inner.Sigma)
         parts["mean"].append(chunk.z[:, at])
-        parts["sd"].append(np.sqrt(variance))
+        parts["sd"].append(np.sqrt(np.einsum("nii->ni", covariance)))
         parts["mfvb_sd"].append(np.sqrt(np.einsum("nii->ni", chunk.V[:, at][:, :, at])))
         parts["cov"].append(cross @ quantities)
     labels = problem.rows.labels

@@ -1,4 +1,4 @@
-"""Where a fit starts: each family's own start, or moments, usual parameters or another fit."""
+"""Where a fit starts: each family's own start, moments, usual or natural parameters, another fit."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def initial(alpha: MeanField, init: Any) -> np.ndarray:
     other = getattr(init, "fit", init)  # a posterior carries its fit
     if hasattr(other, "eta") and hasattr(other, "alpha"):
         return _from_fit(alpha, other)
+    if isinstance(init, np.ndarray):
+        return _from_natural(alpha, init)
     if isinstance(init, Moments):
         init = {name: init[name] for name in init}
     if not isinstance(init, Mapping):
@@ -47,6 +49,15 @@ def _from_fit(alpha: MeanField, other: Any) -> np.ndarray:
             "start from a fit of the same model."
         )
     return np.array(other.eta)
+
+
+def _from_natural(alpha: MeanField, eta: np.ndarray) -> np.ndarray:
+    if eta.shape != (alpha.size,) or eta.dtype.kind not in "fiu" or not np.isfinite(eta).all():
+        raise InvalidModel(
+            f"init is an array of type {eta.dtype} and shape {eta.shape}; flat natural parameters are "
+            f"{alpha.size} finite numbers, such as those of another fit's eta."
+        )
+    return eta.astype(np.float64)
 
 
 def _block(name: str, family: Family, given: Any) -> np.ndarray:

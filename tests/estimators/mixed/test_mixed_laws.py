@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from lrvb.estimators.mixed.fit.joint_response import join
+from lrvb.estimators.mixed.fit.optimum import find_optimum
 from numpy.testing import assert_allclose
 
 import lrvb
@@ -16,9 +18,7 @@ from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
 from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
-from lrvb.estimators.mixed.fit.assembly import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
-from lrvb.estimators.mixed.fit.search import search
 from lrvb.estimators.mixed.priors.stated import resolve
 from lrvb.prior import Gamma, Normal, Wishart
 from lrvb.statement.problem import state_problem
@@ -84,7 +84,7 @@ def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
-    optimum, work = search(design, problem, where, fixed, model.factorization, **options)
+    optimum, work = find_optimum(design, problem, where, fixed, model.factorization, **options)
     plain = join(work.block, respond(linearize(optimum)), where)
     model._keep(design, stated, where, work, plain)
     return model
@@ -237,6 +237,6 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
         sure["g"] = Wishart(1e8, 1e-8)
     priors = {"fixed": PRIORS["fixed"], **sure}
     model = lrvb.MixedModel(formula, family, priors).fit(table())
-    plain = join(model._work.block, model._joined.inner, model._where)
-    Sigma = model._joined.response.Sigma
+    plain = join(model._arrangement.block, model._joint.precisions, model._where)
+    Sigma = model._joint.response.Sigma
     assert_allclose(Sigma, plain.response.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
