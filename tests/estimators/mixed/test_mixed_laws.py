@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from lrvb.estimators.mixed.fit.joint_response import join
-from lrvb.estimators.mixed.fit.optimum import find_optimum
 from numpy.testing import assert_allclose
 
 import lrvb
+from differences import slope
 from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
 from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.fit.joint_response import join
+from lrvb.estimators.mixed.fit.optimum import find_optimum
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
 from lrvb.estimators.mixed.priors.stated import resolve
 from lrvb.prior import Gamma, Normal, Wishart
@@ -84,9 +85,11 @@ def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
-    optimum, work = find_optimum(design, problem, where, fixed, model.factorization, **options)
-    plain = join(work.block, respond(linearize(optimum)), where)
-    model._keep(design, stated, where, work, plain)
+    optimum, arrangement = find_optimum(
+        design, problem, where, fixed, model.factorization, **options
+    )
+    plain = join(arrangement.block, respond(linearize(optimum)), where)
+    model._keep(design, stated, where, arrangement, plain)
     return model
 
 
@@ -104,11 +107,6 @@ def covariances(model: lrvb.MixedModel, name: str) -> np.ndarray:
 
 def sds(model: lrvb.MixedModel) -> np.ndarray:
     return np.concatenate([model.posterior_.sd(), model.ranef()["sd"]])
-
-
-def slope(f, h: float) -> np.ndarray:
-    """f'(0) by five points."""
-    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
 
 
 @functools.cache

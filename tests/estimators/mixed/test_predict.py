@@ -9,23 +9,23 @@ import pytest
 import scipy.integrate
 import scipy.linalg
 import scipy.stats
-from lrvb.estimators.mixed.fit.joint_response import join
-from lrvb.estimators.mixed.fit.arrangement import arrange
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
 import lrvb
+from differences import central
 from lrvb.engine.curvature import linearize
 from lrvb.engine.fitting import fit
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.answers import prediction
 from lrvb.estimators.mixed.answers.counts import BinomialCounts, PoissonCounts, count_quantile
-from lrvb.estimators.mixed.answers.levels import Effects
 from lrvb.estimators.mixed.answers.prediction import _curve, _logistic_moments
 from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
 from lrvb.estimators.mixed.answers.standard_deviations import inverse_mean
 from lrvb.estimators.mixed.design.design import build
 from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.fit.arrangement import arrange
+from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
 from lrvb.estimators.mixed.fit.start import start
 from lrvb.statement.problem import state_problem
@@ -74,10 +74,9 @@ def test_gaussian_prediction_is_the_dense_formula(name):
     mu, Sigma = conditional(model, C, m)
     R = []
     for a in range(len(m)):
-        h = np.zeros(len(m))
-        h[a] = 1e-4 * max(abs(m[a]), 1.0)
-        up, down = conditional(model, C, m + h)[0], conditional(model, C, m - h)[0]
-        R.append((up - down) / (2 * h[a]))
+        unit = np.eye(len(m))[a] * max(abs(m[a]), 1.0)
+        by = central(lambda t, u=unit: conditional(model, C, m + t * u)[0], 1e-4)
+        R.append(by / unit[a])
     R = np.stack(R, axis=1)
     cov = Sigma + R @ inner.Sigma @ R.T
 
@@ -117,10 +116,9 @@ def predictor(formula, family, factorization, y):
     problem = state_problem(PrecisionModel(priors, design), None)
     where = coordinates(design)
     arrangement = arrange(design, problem.alpha, where, fixed_prior(priors, where), factorization)
-    optimum = fit(problem, init=start(design), local_sum=work.block)
-    joined = join(work.block, respond(linearize(optimum)), where)
-    effects = Effects(design, where, work, joined, [], np.zeros(0, int))
-    return of_fitted_rows(design, where, work, joined, effects)
+    optimum = fit(problem, init=start(design), local_sum=arrangement.block)
+    joint = join(arrangement.block, respond(linearize(optimum)), where)
+    return of_fitted_rows(design, where, arrangement, joint)
 
 
 @pytest.mark.parametrize("name", ["counts", "rows"])
@@ -131,11 +129,10 @@ def test_variance_is_the_derivative_of_the_mean(name, factorization):
     formula, y = model.formula, model.design_.y.astype(float)
     found = predictor(formula, "poisson", factorization, y)
     n = int(np.flatnonzero(y > 0)[0])
-    step = 0.02 * (np.arange(len(y)) == n)
-    up, down = (predictor(formula, "poisson", factorization, y + d) for d in (step, -step))
-    slope = (up.mean[n] - down.mean[n]) / 0.04
+    one = (np.arange(len(y)) == n).astype(float)
+    by = central(lambda t: predictor(formula, "poisson", factorization, y + t * one).mean[n], 0.02)
     # `conditional_blocks` leaves out what one level's variances do to another's: below one per cent.
-    assert_allclose(found.variance[n], slope, rtol=0.01)
+    assert_allclose(found.variance[n], by, rtol=0.01)
 
 
 def test_a_level_alone_is_its_random_effect():
@@ -300,8 +297,8 @@ def test_a_variance_without_expectation_is_named():
     eta[inner.alpha.slices["precision[1|h]"].start + 1] = -0.2  # shape 0.8
     point = dataclasses.replace(inner.fit.point, eta=eta)
     weak = dataclasses.replace(inner, fit=dataclasses.replace(inner.fit, point=point))
-    joined = model._joint._replace(inner=weak)
-    parts = model.design_, model._where, model._arrangement, joined
+    joint = model._joint._replace(precisions=weak)
+    parts = model.design_, model._where, model._arrangement, joint
     known, new = frame().iloc[:2], frame().iloc[:2].assign(h="elsewhere")
     assert len(of_new_rows(*parts, model.design_.apply(known)).mean) == 2
     with pytest.raises(lrvb.InvalidModel, match="new level of 'h' has no finite expectation"):
