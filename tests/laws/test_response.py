@@ -46,7 +46,10 @@ def _flat(alpha, m):
 
 @every_case
 def test_function_covariance_is_derivative_of_mean(case):
-    """app:function_covariance: tilt by f, refit, difference; and Cov(f, g) = ∇fᵀΣ̂∇g."""
+    """app:function_covariance, lem:theta_function_covariance: tilt by f, refit, difference.
+
+    And Cov(f, g) = ∇fᵀΣ̂∇g.
+    """
     response = case.response()
     alpha = response.alpha
     weights = np.linspace(0.5, 1.5, alpha.size) / np.sqrt(np.diag(response.Sigma))

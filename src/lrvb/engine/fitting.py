@@ -18,10 +18,11 @@ from ..data.tables import Rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
-from ..statement.parameters import initial, invalid_parts, usual_parameters
+from ..statement.parameters import initial, invalid_parts, optimum_in, usual_parameters
 from ..statement.problem import Problem, state_problem
 from .ascent import Search
-from .newton import Curved
+from .convergence import Convergence
+from .newton import Curved, curved
 from .objective import Objective, Point
 
 SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
@@ -31,7 +32,7 @@ SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
 class Fit:
     """The optimum: m*, η*, the ELBO's trace, and how far the last Newton step would still go."""
 
-    problem: Problem | None
+    problem: Problem
     point: Point
     alpha: MeanField
     trace: np.ndarray
@@ -46,7 +47,7 @@ class Fit:
     @property
     def model(self) -> Any:
         """The model that was fitted."""
-        return self.problem.model if self.problem is not None else None
+        return self.problem.model
 
     @property
     def m(self) -> np.ndarray:
@@ -64,6 +65,13 @@ class Fit:
         return self.point.elbo
 
     @property
+    def convergence(self) -> Convergence:
+        """How the optimum was reached."""
+        return Convergence(
+            self.elbo, self.trace, self.n_iter, self.converged, self.reason, self.stationarity
+        )
+
+    @property
     def moments(self) -> Moments:
         """Named moments at the optimum."""
         return self.alpha.moments(self.point.m)
@@ -71,6 +79,16 @@ class Fit:
     def params(self) -> dict[str, dict[str, Any]]:
         """The usual parameters of every global block at the optimum."""
         return usual_parameters(self.alpha, self.point.eta)
+
+    def permuted(self, order: np.ndarray) -> Fit:
+        """The same optimum with coordinate `order[i]` in place i, for a symmetry of the problem.
+
+        A permutation of flat coordinates that leaves L as it is, such as one of components, takes
+        optima to optima.
+        """
+        point = self.point.permuted(order)
+        model = None if point.H is None else curved(point.residual, point.C, point.H)
+        return replace(self, point=point, curved=model)
 
 
 @in_double
@@ -87,11 +105,10 @@ def fit(
 ) -> Fit:
     """Maximise the ELBO of a model over its mean-field family.
 
-    `init` takes moments, usual parameters, another fit or posterior, or flat natural parameters η;
-    from the last three Newton goes on at once. Without it the start is found. `tol` is the longest
-    Newton step, in linear-response standard deviations, at which the fit counts as converged.
-    `chunk_size` rows are held at a time; `local_sum` chooses how row sums are computed.
-    Stopping early gives a `NotConverged` warning, never a silent result.
+    `init` takes moments, usual parameters, or another fit or posterior; without it the start is
+    found. `tol` is the longest Newton step, in linear-response standard deviations, at which the
+    fit counts as converged. `chunk_size` rows are held at a time; `local_sum` chooses how row sums
+    are computed. Stopping early gives a `NotConverged` warning, never a silent result.
     """
     if not isinstance(tol, numbers.Real) or not 0 < tol < 1:
         raise InvalidModel(f"tol={tol!r} must be a positive number below 1, such as 1e-8.")
@@ -115,8 +132,8 @@ def fit(
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
-        if sampled is None and not isinstance(getattr(init, "fit", init), Fit | np.ndarray):
-            search.ascend()  # from near an optimum Newton is the shorter way
+        if sampled is None and optimum_in(init) is None:
+            search.ascend()  # from another optimum Newton is the shorter way
         converged, reason, decrement = search.newton(tol)
     finally:
         search.close()

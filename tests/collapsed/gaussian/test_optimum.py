@@ -11,7 +11,7 @@ from block_cases import Shape, dense_rows, flat, layout_of
 from lrvb.collapsed.gaussian.arrow import Prior
 from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.collapsed.gaussian.layout import Layout
-from lrvb.collapsed.gaussian.optimum import Optimum, optimum
+from lrvb.collapsed.gaussian.optimum import IteratedOptimum, optimum
 from lrvb.collapsed.gaussian.reweighted import Reweighted
 from lrvb.collapsed.gaussian.row_terms import Binomial, Joint, Poisson
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
@@ -65,7 +65,9 @@ def data_of(kind: str, layout: Layout, seed: int = 0):
     }[kind]()
 
 
-def solve(setting: Reweighted, prior: Prior, center=None, start: Optimum | None = None) -> Optimum:
+def solve(
+    setting: Reweighted, prior: Prior, center=None, start: IteratedOptimum | None = None
+) -> IteratedOptimum:
     center = setting.layout.zeros() if center is None else center
     return optimum(setting, prior, center, S, start, TOL)
 
@@ -133,7 +135,9 @@ def test_the_optimum_is_that_of_a_blind_search(kind, joint, crossed):
 # ---- conditions ------------------------------------------------------------------------------
 
 
-def assert_stationary(setting: Reweighted, prior: Prior, state: Optimum, center=None) -> None:
+def assert_stationary(
+    setting: Reweighted, prior: Prior, state: IteratedOptimum, center=None
+) -> None:
     """Cᵀℓ_η = P(μ − μ₀) in units of sds, Σ⁻¹ = CᵀWC + P and v = diag(CΣCᵀ), densely."""
     layout, C = setting.layout, dense_rows(setting.layout)
     P = dense_prior(layout, prior)

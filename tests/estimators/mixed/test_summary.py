@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.engine.functions import at_natural, covariance_of_natural
 from lrvb.estimators.mixed.answers.standard_deviations import inverse_mean, sd_table
 from mixed_fits import FORMULAS, fitted, frame
 
@@ -51,7 +52,7 @@ def test_sds_follow_the_natural_parameters(name):
         a, b = (jnp.stack([jnp.asarray(pair[k]) for pair in values]) for k in (0, 1))
         return jnp.stack([jnp.sqrt(b) * jnp.exp(gammaln(a - 0.5) - gammaln(a)), b / (a - 1)])
 
-    mean, square = response.at_natural(expected)
+    mean, square = at_natural(response, expected)
     assert_allclose(table["mean"], mean, rtol=1e-10)
     own = square - mean**2
     assert_allclose(table["mfvb_sd"], np.sqrt(own), rtol=1e-8)
@@ -59,8 +60,8 @@ def test_sds_follow_the_natural_parameters(name):
     def just_means(eta):
         return expected(eta)[0]
 
-    moved = np.diag(response.of_natural(just_means))
-    explained = np.diag(response.of_natural(just_means, method="mfvb"))
+    moved = np.diag(covariance_of_natural(response, just_means))
+    explained = np.diag(covariance_of_natural(response, just_means, method="mfvb"))
     assert (explained <= own * (1 + 1e-10)).all()  # a projection
     assert_allclose(table["sd"], np.sqrt(moved - explained + own), rtol=1e-8)
 

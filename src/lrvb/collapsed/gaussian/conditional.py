@@ -17,13 +17,13 @@ from .arrow import Blocks, NotPositive, Prior, invert, posterior_precision
 from .best_gaussian import NoResponse
 from .feedback import feedback
 from .layout import Cross, Layout
-from .optimum import Optimum, level_covariances
+from .optimum import IteratedOptimum, level_covariances
 
 if TYPE_CHECKING:
     from .reweighted import Reweighted
 
 
-def conditional_blocks(given: Reweighted, best: Optimum, prior: Prior) -> Blocks:
+def conditional_blocks(given: Reweighted, best: IteratedOptimum, prior: Prior) -> Blocks:
     """The blocks of Σ̂_w|α: exact for rows that are not coupled.
 
     Feedback so strong that M − ΣGᵀAG is not positive definite is `NoResponse`.

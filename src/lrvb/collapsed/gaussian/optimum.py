@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FAR = 1e-2  # squared length of a Newton step, in sds, from which on it is taken without asking
 
 
-class Optimum(NamedTuple):
+class IteratedOptimum(NamedTuple):
     """The factor: means, row variances, the rows' terms there, Σ, and the Hessian of the means.
 
     `value` is Σ_n ℓ at the variances that Σ gives, ℓ + ℓ_v δv: v is near them, not equal.
@@ -51,8 +51,13 @@ class Optimum(NamedTuple):
 
 
 def optimum(
-    given: Reweighted, prior: Prior, center: Vector, s: float, start: Optimum | None, tol: float
-) -> Optimum:
+    given: Reweighted,
+    prior: Prior,
+    center: Vector,
+    s: float,
+    start: IteratedOptimum | None,
+    tol: float,
+) -> IteratedOptimum:
     """The optimum to `tol`: relative in the variances, in sds for the means."""
     layout, rows = given.layout, given.rows
     mu, v = (start.mu, start.v) if start is not None else _start(given, prior, center)
@@ -72,7 +77,9 @@ def optimum(
         stalled = stalled + 1 if error > 0.5 * best else 0
         best = min(best, error)
         if error < tol or (error < 1e3 * tol and stalled > 4):
-            return Optimum(mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v)))
+            return IteratedOptimum(
+                mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v))
+            )
         if rows.coupled:
             target = _anticipated(given, Sigma, terms, v, target, layout.forward(step))
         u = np.log(v)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..seam import LocalResponse
-from .optimum import Optimum
+from .optimum import IteratedOptimum
 
 
 class OwnEffects(NamedTuple):
@@ -56,7 +56,7 @@ class OwnEffects(NamedTuple):
         return cov
 
 
-def own_effects(best: Optimum, s: float) -> OwnEffects:
+def own_effects(best: IteratedOptimum, s: float) -> OwnEffects:
     """From the rows' terms: ℓ_η = sa, so a follows ζ̄ by ℓ_ηη/s, and ℓ_v = −sf/2."""
     terms = best.terms
     mean = terms.e / s

@@ -12,7 +12,7 @@ from .best_gaussian import Tangent
 from .conditional import conditional_blocks
 from .incidence import Vector
 from .layout import Layout
-from .optimum import Optimum, optimum
+from .optimum import IteratedOptimum, optimum
 from .row_terms import Rows
 from .tangents import tangent
 
@@ -28,12 +28,14 @@ class Reweighted(NamedTuple):
     masks: tuple[np.ndarray, np.ndarray] | None
 
     def solve(
-        self, prior: Prior, center: Vector, s: float, start: Optimum | None = None
-    ) -> Optimum:
+        self, prior: Prior, center: Vector, s: float, start: IteratedOptimum | None = None
+    ) -> IteratedOptimum:
         """The best q(w) to the tolerance, from a start or from the rows' own guesses."""
         return optimum(self, prior, center, s, start, _TOL)
 
-    def extrapolate(self, best: Optimum, steps: Sequence[tuple[float, Tangent]]) -> Optimum:
+    def extrapolate(
+        self, best: IteratedOptimum, steps: Sequence[tuple[float, Tangent]]
+    ) -> IteratedOptimum:
         """Means along their tangents, variances along those of their logarithms.
 
         Where a variance would change by more than its own size, a straight line says nothing.
@@ -49,7 +51,7 @@ class Reweighted(NamedTuple):
 
     def tangent(
         self,
-        best: Optimum,
+        best: IteratedOptimum,
         b: Vector,
         change: Prior | None,
         ds: float,
@@ -58,6 +60,6 @@ class Reweighted(NamedTuple):
         """See `tangents`."""
         return tangent(self, best, b, change, ds, guess)
 
-    def conditional(self, best: Optimum, prior: Prior) -> Blocks:
+    def conditional(self, best: IteratedOptimum, prior: Prior) -> Blocks:
         """See `conditional`."""
         return conditional_blocks(self, best, prior)

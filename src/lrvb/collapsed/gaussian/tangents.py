@@ -16,7 +16,7 @@ from .best_gaussian import NoResponse, Tangent
 from .feedback import feedback
 from .incidence import Vector
 from .layout import Cross
-from .optimum import Optimum, level_covariances
+from .optimum import IteratedOptimum, level_covariances
 
 if TYPE_CHECKING:
     from .reweighted import Reweighted
@@ -26,7 +26,7 @@ _TOL = 1e-8  # relative: as many digits as a curvature is asked for
 
 def tangent(
     given: Reweighted,
-    best: Optimum,
+    best: IteratedOptimum,
     b: Vector,
     change: Prior | None,
     ds: float,
@@ -66,6 +66,6 @@ def tangent(
     return Tangent(dmu, blocks, scale, dv)
 
 
-def _nothing(best: Optimum) -> Cross:
+def _nothing(best: IteratedOptimum) -> Cross:
     Z11, Z1r, Zrr = best.M.blocks
     return Cross(np.zeros_like(Z11), np.zeros_like(Z1r), np.zeros_like(Zrr))

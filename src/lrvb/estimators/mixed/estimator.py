@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
+from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
@@ -116,7 +118,13 @@ class MixedModel:
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
         effects = Effects(design, where, arrangement, joint, names, columns)
         observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(joint.response, effects, labels=labels, observed=observed)
+        self.posterior_ = Posterior(
+            replace(joint.estimate, labels=tuple(labels)),
+            joint.precisions.fit.convergence,
+            local_variables=effects,
+            observed=observed,
+            response=joint.precisions,
+        )
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
@@ -197,30 +205,20 @@ class MixedModel:
         `term` is one coefficient, such as "1|g"; all of them by default.
         """
         import pandas as pd
-        from scipy.special import ndtri
 
         self._fitted()
-        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
-            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        if term is not None and term not in self._effects:
-            raise InvalidModel(
-                f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
-            )
-        z = float(ndtri(0.5 + prob / 2))
+        check_probability("prob", prob)
         tables = {}
-        for name in self._effects if term is None else [term]:
-            dataset = self._effects[name]
+        for name in self._effects.names if term is None else [term]:
+            dataset = self._effects.dataset(name)
             mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
             level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
-            tables[name] = pd.DataFrame(
-                {
-                    "mean": mean,
-                    "sd": sd,
-                    "mfvb_sd": dataset["mfvb_sd"].to_numpy(),
-                    "lower": mean - z * sd,
-                    "upper": mean + z * sd,
-                },
-                index=level,
+            tables[name] = table(
+                level,
+                mean=mean,
+                sd=sd,
+                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
+                ends=normal_ends(mean, sd, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 

@@ -12,23 +12,23 @@ from ...engine.fitting import SAMPLE, Fit, default_sum, fit
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from .components import failure, in_order
-from .parts import StandardisedMixture, scaling_of, summarise
+from .parts import StandardisedMixture, measure_parts
 from .priors import Priors
-from .scaling import Scaling, require_full_rank
+from .scaling import Scaling, require_full_rank, scaling_of
 
 
 def fit_parts(
     mixture: Any, parts: Partitions, K: int, weighted: bool
 ) -> tuple[Fit, Priors, Scaling, float]:
     """The best fit of an estimator to all parts, its priors and scale, and the rows' total weight."""
-    summary = summarise(parts)
-    if summary.n < max(K, 2):
+    columns = measure_parts(parts)
+    if columns.n < max(K, 2):
         raise InvalidData(
-            f"X has n_samples={summary.n} rows, fewer than n_components={K}; use fewer components."
+            f"X has n_samples={columns.n} rows, fewer than n_components={K}; use fewer components."
         )
-    mixture.n_features_in_ = len(summary.mean)
-    names = [str(j) for j in range(len(summary.mean))]
-    scaling = scaling_of(summary, names)
+    mixture.n_features_in_ = len(columns.center)
+    names = [str(j) for j in range(len(columns.center))]
+    scaling = scaling_of(columns, names)
     priors = mixture._priors(scaling)
     model = StandardisedMixture(K, priors, scaling, weighted)
     problem, over_parts = partitioned_problem(model, parts, default_sum)
@@ -51,7 +51,7 @@ def fit_parts(
     failed = failure(best, priors)
     if failed is not None:
         raise failed
-    return in_order(best), priors, scaling, summary.total
+    return in_order(best), priors, scaling, columns.total
 
 
 def _sample(rows: Rows) -> Rows:

@@ -11,7 +11,9 @@ import xarray as xr
 from ....collapsed.gaussian.functionals import Functionals
 from ....collapsed.gaussian.own_effects import OwnEffects, own_effects
 from ....collapsed.seam import LocalResponse
+from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
+from ....posterior.locals import some_rows
 from ..design.design import Design
 from ..design.standardised import Coordinates
 from ..fit.arrangement import Arrangement
@@ -20,7 +22,7 @@ from ..fit.joint_response import JointResponse
 CHUNK = 2**12  # levels at a time, each with its covariances with β
 
 
-class Moments(NamedTuple):
+class LevelMoments(NamedTuple):
     """Of one coefficient at every level: mean, sd, mean-field sd (G,), covariance (G, p + a)."""
 
     mean: np.ndarray
@@ -56,6 +58,19 @@ class Effects(Mapping[str, xr.Dataset]):
     def __len__(self) -> int:
         return len(self.found)
 
+    @property
+    def names(self) -> list[str]:
+        """Every coefficient that varies by level."""
+        return list(self.found)
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """One coefficient over its levels, all of them or those at the positions `rows`."""
+        if name not in self.found:
+            raise InvalidModel(
+                f"There is no random effect '{name}'; there are: {', '.join(self.found)}."
+            )
+        return some_rows(self[name], rows)
+
     def __getitem__(self, name: str) -> xr.Dataset:
         t, j = self.found[name]
         term = self.design.terms[t]
@@ -72,7 +87,7 @@ class Effects(Mapping[str, xr.Dataset]):
         coords = {dim: np.asarray(factor.levels), "quantity": self.quantities}
         return xr.Dataset(variables, coords=coords, attrs={"block": name})
 
-    def _of_term(self, t: int, j: int) -> Moments:
+    def _of_term(self, t: int, j: int) -> LevelMoments:
         """A coefficient z_k of a grouping factor."""
         precisions, at = self.arrangement.block.precisions, self._place(t)
         levels = np.arange(len(self.design.factors[self.design.terms[t].factor].levels))
@@ -82,7 +97,7 @@ class Effects(Mapping[str, xr.Dataset]):
             parts.append(self._moments(self._asked(Functionals(rows, fixed=True))))
         return _joined(parts)
 
-    def _of_rows(self, codes: np.ndarray) -> Moments:
+    def _of_rows(self, codes: np.ndarray) -> LevelMoments:
         """The effect e_n of each row."""
         block = self.arrangement.block
         own, at, parts = row_effects(self.arrangement, self.joint), block.precisions.scale, []
@@ -93,16 +108,16 @@ class Effects(Mapping[str, xr.Dataset]):
             parts.append(self._moments(own.some(here).effect(zeta, at)))
         position = np.empty(len(codes), dtype=int)
         position[codes[self.arrangement.order]] = np.arange(len(codes))  # level → place of its row
-        return Moments(*(part[position] for part in _joined(parts)))
+        return LevelMoments(*(part[position] for part in _joined(parts)))
 
     def _asked(self, asked: Functionals) -> LocalResponse:
         return self.joint.coefficients.of(asked)
 
-    def _moments(self, found: LocalResponse) -> Moments:
+    def _moments(self, found: LocalResponse) -> LevelMoments:
         """From the response of each z beside β."""
         own, cross = local_covariance(found.Sigma, found.R, self.joint.precisions.Sigma)
         cov = np.hstack([own[:, 0, 1:] @ self.where.T.T, cross[:, 0]])
-        return Moments(found.z[:, 0], np.sqrt(own[:, 0, 0]), np.sqrt(found.V[:, 0, 0]), cov)
+        return LevelMoments(found.z[:, 0], np.sqrt(own[:, 0, 0]), np.sqrt(found.V[:, 0, 0]), cov)
 
     def _place(self, t: int) -> int:
         """The number of a design's term among those of the block, which leave the rows' own out."""
@@ -116,5 +131,5 @@ def row_effects(arrangement: Arrangement, joint: JointResponse) -> OwnEffects:
     return own_effects(best, block.precisions.s(fit.m))
 
 
-def _joined(parts: list[Moments]) -> Moments:
-    return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+def _joined(parts: list[LevelMoments]) -> LevelMoments:
+    return LevelMoments(*(np.concatenate(part) for part in zip(*parts, strict=True)))

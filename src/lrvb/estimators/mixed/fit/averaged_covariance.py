@@ -18,6 +18,7 @@ from ....collapsed.gaussian.block import BlockSum
 from ....engine.response import Response
 from ....errors import NotAveraged
 from ....posterior.draws import constrained, unconstrained
+from ....posterior.estimate import estimate_of
 
 SHARP = 0.03  # a relative sd of precisions below which the average changes sds by less than 0.1 %
 
@@ -31,11 +32,12 @@ def averaged_conditional(block: BlockSum, precisions: Response, here: Blocks) ->
     m, state = precisions.fit.m, precisions.fit.point.state
     if _relative_sd(block, precisions) < SHARP:
         return here
-    free = unconstrained(precisions)
+    estimate = estimate_of(precisions)
+    free = unconstrained(estimate)
     root = free.root(precisions.Sigma)
     k = root.shape[1]
     axes = np.sqrt(k) * np.vstack([root.T, -root.T])
-    values = constrained(precisions, free, free.mean + axes)
+    values = constrained(estimate, free, free.mean + axes)
     total = Blocks(*(np.zeros_like(part) for part in here))
     for i in range(2 * k):
         at = _moments(block, precisions, m, {name: value[i] for name, value in values.items()})

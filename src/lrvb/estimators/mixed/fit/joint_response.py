@@ -1,4 +1,4 @@
-"""The response of β and the precisions together, and of the coefficients that were integrated out.
+"""The estimate of β and the precisions together, and the response of the coefficients integrated out.
 
 With the coefficients w collapsed, Σ̂_α is that of the precisions alone, and β joins them as
 Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance_lrvb_est
@@ -6,30 +6,30 @@ Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
-from ....engine.fitting import Fit
-from ....engine.objective import Point
+from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
-from ....families import Location
 from ....numerics.algebra import local_covariance
-from ....statement.meanfield import MeanField
+from ....posterior.blocks import RealBlock
+from ....posterior.estimate import Estimate, estimate_of
+from ....posterior.units import Units, in_units
 from ..design.standardised import Coordinates
 from .averaged_covariance import averaged_conditional
 
 
 class JointResponse(NamedTuple):
-    """β and the precisions together; the precisions alone, and the coefficients w given them.
+    """β and the precisions together on the user's scale; the precisions alone; w given them.
 
     `averaged` tells whether the covariance of w given the precisions is their average.
     """
 
-    response: Response
+    estimate: Estimate
     precisions: Response
     coefficients: CoefficientResponse
     averaged: bool
@@ -38,44 +38,36 @@ class JointResponse(NamedTuple):
 def join(
     block: BlockSum, precisions: Response, where: Coordinates, *, averaged: bool = False
 ) -> JointResponse:
-    """The response of (β, precisions) on the user's scale.
+    """The estimate of (β, precisions) on the user's scale, β = Tb + t.
 
     With `averaged` the covariance of w given the precisions is their average, not that at their
     means: see `averaged_covariance`.
     """
-    fit, m = precisions.fit, precisions.fit.m
-    coefficients = block.coefficients(m, fit.point.state)
+    fit = precisions.fit
+    coefficients = block.coefficients(fit.m, fit.point.state)
     average = averaged_conditional(block, precisions, coefficients.Sigma) if averaged else None
     if average is not None:
         coefficients = coefficients.with_conditional(average)
-    p = block.layout.p
-    if p == 0:
-        return JointResponse(precisions, precisions, coefficients, average is not None)
-    T = where.T
-    beta = coefficients.of(Functionals(None, fixed=True))
+    estimate = estimate_of(precisions)
+    if block.layout.p:
+        a = len(fit.m)
+        estimate = in_units(
+            _beside(estimate, coefficients.of(Functionals(None, fixed=True))),
+            Units(
+                scipy.linalg.block_diag(where.T, np.eye(a)),
+                np.concatenate([where.t, np.zeros(a)]),
+            ),
+        )
+    return JointResponse(estimate, precisions, coefficients, average is not None)
+
+
+def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:
+    """β, one vector that was integrated out, beside the precisions."""
     own, cross = local_covariance(beta.Sigma[0], beta.R[0], precisions.Sigma)
-    own, cross = T @ own @ T.T, T @ cross
-    Sigma = np.block([[(own + own.T) / 2, cross], [cross.T, precisions.Sigma]])
-    V = T @ beta.V[0] @ T.T
-    family = Location((V + V.T) / 2)
-    root = np.linalg.cholesky(family.cov)
-    a = len(m)
-    C = np.block([[root, np.zeros((p, a))], [np.zeros((a, p)), precisions.C]])
-    mean = T @ beta.z[0] + where.t
-    point = Point(
-        eta=np.concatenate([np.linalg.solve(family.cov, mean), fit.eta]),
-        m=np.concatenate([mean, m]),
-        C=C,
-        elbo=fit.elbo,
-        gradient=np.concatenate([np.linalg.solve(family.cov, mean), fit.eta]),
-        H=None,
+    mean = beta.z[0]
+    return Estimate.of_blocks(
+        {"beta": RealBlock(mean.shape), **precisions.blocks},
+        np.concatenate([mean, precisions.m]),
+        scipy.linalg.block_diag(beta.V[0], precisions.V),
+        np.block([[own, cross], [cross.T, precisions.Sigma]]),
     )
-    whole: Fit = replace(
-        fit,
-        problem=None,
-        point=point,
-        alpha=MeanField({"beta": family, **precisions.alpha.blocks}),
-        curved=None,
-        local_sum=None,
-    )
-    return JointResponse(Response(whole, C, Sigma), precisions, coefficients, average is not None)

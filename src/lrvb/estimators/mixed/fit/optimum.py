@@ -5,12 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from ....engine.fitting import Fit, fit
 from ....errors import LrvbError
 from ....numerics.double import in_double
-from ....statement.parameters import initial
+from ....statement.parameters import Optimum, initial
 from ....statement.problem import Problem
 from ..design.design import Design
 from ..design.standardised import Coordinates, FixedPrior
@@ -43,8 +41,8 @@ def _from_sample(
     where: Coordinates,
     prior: FixedPrior,
     factorization: str,
-) -> np.ndarray | None:
-    """η of the optimum of a sample, as certain as all levels would make it; None where there is none."""
+) -> Optimum | None:
+    """The optimum of a sample, as certain as all levels would make it; None where there is none."""
     small = sample_of(design)
     if small is None:
         return None
@@ -63,7 +61,7 @@ def _from_sample(
         _multiply(parameters[block_name(term.name, len(term.coefficients))], more)
     if RESIDUAL in parameters:
         _multiply(parameters[RESIDUAL], design.n / small.n)
-    return initial(problem.alpha, parameters)
+    return Optimum(problem.alpha, initial(problem.alpha, parameters))
 
 
 def _multiply(parameters: dict[str, Any], more: float) -> None:
