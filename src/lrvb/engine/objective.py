@@ -48,6 +48,7 @@ class Point:
             C=self.C[square],
             gradient=self.gradient[order],
             H=None if self.H is None else self.H[square],
+            state=None,
         )
 
 

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from differences import slope
+from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
@@ -238,3 +239,23 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
     plain = join(model._arrangement.block, model._joint.precisions, model._where)
     Sigma = model._joint.estimate.Sigma
     assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
+
+
+def test_without_an_average_linear_response_is_left_and_said(monkeypatch):
+    """A point of the average that has no best Gaussian: a warning, and the sds at the expected precisions."""
+    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(table())
+    block, precisions = model._arrangement.block, model._joint.precisions
+    collapse = type(block).collapse
+
+    def nearby(self, m, state=None):
+        if not np.array_equal(m, precisions.fit.m):
+            raise NoOptimum
+        return collapse(self, m, state)
+
+    plain = join(block, precisions, model._where)
+    monkeypatch.setattr(type(block), "collapse", nearby)
+    with pytest.warns(lrvb.NotAveraged, match=r"precision\[1\|g\] at .* times its mean"):
+        found = join(block, precisions, model._where, averaged=True)
+    assert model._joint.averaged
+    assert not found.averaged
+    assert_allclose(found.estimate.Sigma, plain.estimate.Sigma, rtol=1e-12)
