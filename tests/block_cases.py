@@ -15,9 +15,10 @@ from lrvb.collapsed.gaussian.layout import Cross, Grouping, Layout
 from lrvb.collapsed.gaussian.least_squares import LeastSquares
 from lrvb.collapsed.gaussian.precisions import Precisions, PriorTerm
 from lrvb.collapsed.gaussian.reweighted import Reweighted
-from lrvb.collapsed.gaussian.row_terms import Binomial, Joint, Poisson
+from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
 from lrvb.families import Family, Gamma, Wishart
+from lrvb.likelihoods import BINOMIAL, POISSON
 from lrvb.numerics.double import double
 from lrvb.statement.meanfield import MeanField
 from lrvb.statement.parameters import initial
@@ -156,11 +157,11 @@ def block_of(kind: str, crossed: bool, separate: bool) -> tuple[BlockSum, np.nda
         given = LeastSquares(layout, eta + rng.normal(size=60), masks)
     else:
         rows = {
-            "poisson": lambda: Poisson(counts),
-            "binomial": lambda: Binomial(choices, trials),
-            "poisson, joint": lambda: Joint(Poisson(counts)),
-            "binomial, joint": lambda: Joint(Binomial(choices, trials)),
-            "poisson, tilted": lambda: TiltedRows("poisson", counts, trials),
+            "poisson": lambda: Averaged(POISSON, counts),
+            "binomial": lambda: Averaged(BINOMIAL, choices, {"trials": trials}),
+            "poisson, joint": lambda: Joint(Averaged(POISSON, counts)),
+            "binomial, joint": lambda: Joint(Averaged(BINOMIAL, choices, {"trials": trials})),
+            "poisson, tilted": lambda: TiltedRows(POISSON, counts),
         }[kind]()
         given = Reweighted(layout, rows, np.full(60, 0.1), masks)
     usual = {"first": {"dof": 8.0, "scale": np.array([[0.3, 0.05], [0.05, 0.2]])}}

@@ -7,7 +7,7 @@ standard deviations, covariances of anything, and the local variables of every r
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import models, plot, prior
+from . import likelihoods, models, plot, prior
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -96,6 +96,7 @@ __all__ = [
     "__version__",
     "fit",
     "infer",
+    "likelihoods",
     "linearize",
     "load",
     "models",

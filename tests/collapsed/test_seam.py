@@ -29,7 +29,9 @@ from lrvb.numerics.double import double
 from lrvb.statement.problem import Problem
 
 # Rows that iterate for their optimum, and rows that do not.
-PLATES = {case.name: case for case in CASES if case.name in ("NormalPoisson-gaussian", "Mixture")}
+PLATES = {
+    case.name: case for case in CASES if case.name in ("NormalPoisson-gaussian", "NormalMixture")
+}
 
 
 class Collapsed(NamedTuple):
@@ -121,8 +123,8 @@ def block(kind: str, crossed: bool, separate: bool) -> Collapsed:
 MAKERS: dict[str, Callable[[], Collapsed]] = {
     f"{name}, autodiff": functools.partial(plate, name, "autodiff") for name in PLATES
 }
-MAKERS["Mixture, gram"] = functools.partial(plate, "Mixture", "gram")
-MAKERS["Mixture, partitions"] = functools.partial(plate, "Mixture", "partitions")
+MAKERS["NormalMixture, gram"] = functools.partial(plate, "NormalMixture", "gram")
+MAKERS["NormalMixture, partitions"] = functools.partial(plate, "NormalMixture", "partitions")
 for kind in ("gaussian", "poisson", "binomial, joint"):
     MAKERS[f"block, {kind}, crossed"] = functools.partial(block, kind, True, False)
 for kind in ("gaussian", "binomial", "poisson, joint", "poisson, tilted"):

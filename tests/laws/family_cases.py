@@ -354,7 +354,7 @@ def _cases() -> list[FamilyCase]:
         typical = coordinates is not None
         where = "" if typical else f"-at-{loc:g}-sd-{scale:g}"
         add(
-            f"{name}-{y:g}{where}",
+            f"Tilted-{name}-{y:g}{where}",
             family,
             reference(y),
             coordinates,

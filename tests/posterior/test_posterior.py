@@ -18,7 +18,9 @@ from lrvb.models import NormalPoisson
 from lrvb.numerics.double import double
 
 BY_NAME = {str(case): case for case in CASES}
-COUNTS, SLOPE, MIXTURE = (BY_NAME[n] for n in ("NormalPoisson-tilted", "RandomSlope", "Mixture"))
+COUNTS, SLOPE, MIXTURE = (
+    BY_NAME[n] for n in ("NormalPoisson-tilted", "RandomSlope", "NormalMixture")
+)
 
 
 @cache

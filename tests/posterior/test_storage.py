@@ -49,7 +49,7 @@ def returned(posterior: lrvb.Posterior, path: Path) -> lrvb.Posterior:
     return again
 
 
-@pytest.mark.parametrize("name", ["NormalPoisson-tilted", "RandomSlope", "Mixture"])
+@pytest.mark.parametrize("name", ["NormalPoisson-tilted", "RandomSlope", "NormalMixture"])
 def test_everything_comes_back(name: str, tmp_path: Path) -> None:
     posterior = posterior_of(name)
     again = returned(posterior, tmp_path / "posterior.lrvb")

@@ -99,5 +99,6 @@ def _measure(X: np.ndarray, weights: np.ndarray | None) -> Measures:
 
 
 def _unit(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    largest = np.maximum(np.abs(low), np.abs(high))
-    return np.where(largest > 0, largest, 1.0)
+    """A power of two near the largest value, so that dividing by it rounds nothing."""
+    _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
+    return np.ldexp(1.0, exponent - 1)

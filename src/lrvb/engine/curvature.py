@@ -10,6 +10,7 @@ from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.partitions import PartitionedSum
 from ..collapsed.seam import LocalSum
 from ..errors import NotAMaximum
+from ..numerics.algebra import gram
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
 from .fitting import Fit
@@ -29,7 +30,7 @@ class Curvature:
     @property
     def V(self) -> np.ndarray:
         """Covariance of q*: the mean-field answer."""
-        return self.C @ self.C.T
+        return gram(self.C)
 
     @property
     def alpha(self) -> MeanField:

@@ -14,7 +14,7 @@ from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.gram import GramSum
 from ..collapsed.partitions import as_partitions, partitioned_problem
 from ..collapsed.seam import LocalSum
-from ..data.tables import Rows
+from ..data.sample import LARGE, sample_rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
@@ -24,8 +24,6 @@ from .ascent import Search
 from .convergence import Convergence
 from .newton import Curved, curved
 from .objective import Objective, Point
-
-SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
 
 
 @dataclass(frozen=True)
@@ -177,14 +175,9 @@ def _sampled_start(problem: Problem, strategy: LocalSum) -> np.ndarray | None:
     quadratic steps have to pass over all of them.
     """
     rows = problem.rows
-    if rows is None or (problem.total is None and rows.n <= 4 * SAMPLE):
+    if rows is None or (problem.total is None and rows.n <= LARGE):
         return None
-    taken = min(rows.n, SAMPLE)
-    chosen = np.sort(np.random.default_rng(0).choice(rows.n, taken, replace=False))
-    weights = np.ones(taken) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    columns = {k: c[chosen] for k, c in rows.columns.items()}
-    sample = Rows(columns, weights=weights * (rows.n / taken))
-    smaller = replace(problem, rows=sample, total=None)
+    smaller = replace(problem, rows=sample_rows(rows), total=None)
     search = Search(Objective(smaller, strategy.bind(smaller)), 100, progress=False)
     try:
         search.begin(initial(problem.alpha, None), explicit=False)

@@ -52,6 +52,14 @@ def sandwich(C: np.ndarray, H: np.ndarray) -> np.ndarray:
     return result
 
 
+def gram(C: np.ndarray) -> np.ndarray:
+    """V = CCᵀ for a square C, block by block where C is block diagonal."""
+    V = np.zeros_like(C)
+    for b in diagonal_blocks(C):
+        V[b, b] = C[b, b] @ C[b, b].T
+    return V
+
+
 def diagonal_blocks(C: np.ndarray) -> list[slice]:
     """The finest contiguous blocks outside of which a square C is zero."""
     n = len(C)

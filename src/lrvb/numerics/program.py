@@ -24,7 +24,7 @@ from jax.experimental import serialize_executable
 
 from .double import in_double
 
-_MAX_FILES = 256  # about 30 kB each; the oldest go first
+_MAX_FILES = 2048  # 30 to 200 kB each; the oldest go first
 
 
 class Program:

@@ -13,8 +13,9 @@ from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.collapsed.gaussian.layout import Layout
 from lrvb.collapsed.gaussian.optimum import IteratedOptimum, optimum
 from lrvb.collapsed.gaussian.reweighted import Reweighted
-from lrvb.collapsed.gaussian.row_terms import Binomial, Joint, Poisson
+from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
+from lrvb.likelihoods import BINOMIAL, POISSON
 
 TOL = 1e-10
 S = 1.4
@@ -57,11 +58,11 @@ def data_of(kind: str, layout: Layout, seed: int = 0):
     trials = np.full(layout.n, 3.0)
     successes = rng.binomial(3, 1 / (1 + np.exp(-eta))).astype(float)
     return {
-        "poisson": lambda: Poisson(counts),
-        "binomial": lambda: Binomial(successes, trials),
-        "poisson, joint": lambda: Joint(Poisson(counts)),
-        "binomial, joint": lambda: Joint(Binomial(successes, trials)),
-        "poisson, tilted": lambda: TiltedRows("poisson", counts, trials),
+        "poisson": lambda: Averaged(POISSON, counts),
+        "binomial": lambda: Averaged(BINOMIAL, successes, {"trials": trials}),
+        "poisson, joint": lambda: Joint(Averaged(POISSON, counts)),
+        "binomial, joint": lambda: Joint(Averaged(BINOMIAL, successes, {"trials": trials})),
+        "poisson, tilted": lambda: TiltedRows(POISSON, counts),
     }[kind]()
 
 
@@ -167,7 +168,7 @@ def test_hard_counts(name, own):
     """The start is found without help."""
     y, precision, offset = HARD[name]
     layout = layout_of(Shape(2, ((3, 1),)), n=30, seed=5)
-    rows = Joint(Poisson(y)) if own else Poisson(y)
+    rows = Joint(Averaged(POISSON, y)) if own else Averaged(POISSON, y)
     setting = setting_of(layout, rows, offset=offset)
     prior = spherical(layout, precision)
     assert_stationary(setting, prior, solve(setting, prior))
@@ -178,7 +179,7 @@ def test_hard_choices(precision):
     """All failures in one group, all successes in another."""
     y = np.concatenate([np.zeros(10), np.ones(10), np.tile([0.0, 1.0], 5)])
     layout = layout_of(Shape(1, ((3, 2),)), n=30, seed=6)
-    setting = setting_of(layout, Binomial(y, np.ones(30)))
+    setting = setting_of(layout, Averaged(BINOMIAL, y, {"trials": np.ones(30)}))
     prior = spherical(layout, precision)
     assert_stationary(setting, prior, solve(setting, prior))
 
@@ -202,6 +203,6 @@ def test_without_an_optimum_there_is_no_answer():
     """All counts zero and a flat prior of the intercept: the search says so instead of stopping."""
     layout = layout_of(Shape(1, ((3, 1),)), n=12, seed=8)
     layout.X[:] = 1.0
-    setting = setting_of(layout, Poisson(np.zeros(12)))
+    setting = setting_of(layout, Averaged(POISSON, np.zeros(12)))
     with pytest.raises(NoOptimum):
         solve(setting, spherical(layout, 1.0, fixed=0.0))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from mixtures import flat
 
 import lrvb
 from lrvb.studies.reference import mixture_gibbs, simulate
+from mixtures import flat
 
 
 def test_standard_deviations_agree_with_gibbs():

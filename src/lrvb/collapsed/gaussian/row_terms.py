@@ -6,14 +6,14 @@ residual's, or an observation-level effect's). The terms in E log τ are counted
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, gammaln
+
+from ...likelihoods import Likelihood
+from ...likelihoods.given import NOTHING, Given
 
 _NONE = np.zeros(0)
-_ENTRIES = 2**14  # nodes times rows at a time
 
 
 class RowTerms(NamedTuple):
@@ -54,82 +54,21 @@ class Rows(Protocol):
         """A guess of every row's η and of its weight."""
 
 
-class Poisson:
-    """y ~ Poisson(exp η): E log p = yη̄ − exp(η̄ + v/2) − log y!."""
+class Averaged:
+    """Rows of a likelihood without an effect of their own: ℓ = E log p(y | η)."""
 
     gaussian_mean, coupled, scaled = True, True, False
 
-    def __init__(self, y: np.ndarray):
-        self.y = y
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
+        self.inner = likelihood.rows(y, given)
 
     def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0, start: Any = None) -> RowTerms:
-        """All derivatives follow from the expected rate."""
-        with np.errstate(over="ignore"):
-            rate = np.exp(eta + v / 2)
-        value = float(self.y @ eta - rate.sum() - self._constant)
-        return RowTerms(value, self.y - rate, -rate / 2, -rate, -rate / 2, -rate / 4)
+        """What the likelihood says of them."""
+        return RowTerms(*self.inner.at(eta, v))
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """log(y + ½), with weight y + ½."""
-        return np.log(self.y + 0.5), self.y + 0.5
-
-    @property
-    def _constant(self) -> float:
-        if not hasattr(self, "_log_factorials"):
-            self._log_factorials = float(gammaln(self.y + 1).sum())
-        return self._log_factorials
-
-
-class Binomial:
-    r"""y ~ Binomial(trials, σ(η)): E log p = yη̄ − trials E log(1 + e^η) + log of the choices.
-
-    Expectations are Gauss–Hermite sums; their error falls like exp(−2π√nodes / sd), so the number of
-    nodes follows the largest sd.
-    """
-
-    gaussian_mean, coupled, scaled = True, True, False
-
-    def __init__(self, y: np.ndarray, trials: np.ndarray):
-        self.y, self.trials = y, trials
-        choices = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
-        self._constant = float(choices.sum())
-
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0, start: Any = None) -> RowTerms:
-        """E of log(1 + e^η) and of its first four derivatives."""
-        root = np.sqrt(v)
-        sums = np.zeros((5, len(eta)))
-        x, weights = hermite(root.max(initial=0.0))
-        together = max(1, _ENTRIES // max(len(eta), 1))
-        for start in range(0, len(x), together):
-            here = slice(start, start + together)
-            u, weight = eta + root * x[here, None], weights[here]
-            p = expit(u)
-            d = p * (1 - p)
-            sums[0] += weight @ np.logaddexp(0.0, u)
-            sums[1] += weight @ p
-            sums[2] += weight @ d
-            sums[3] += weight @ (d * (1 - 2 * p))
-            sums[4] += weight @ (d * (1 - 6 * d))
-        b, b1, b2, b3, b4 = self.trials * sums
-        value = float(self.y @ eta - b.sum() + self._constant)
-        return RowTerms(value, self.y - b1, -b2 / 2, -b2, -b3 / 2, -b4 / 4)
-
-    def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """The logit of a proportion drawn towards one half, with its weight."""
-        share = (self.y + 0.5) / (self.trials + 1)
-        return np.log(share / (1 - share)), (self.trials + 1) * share * (1 - share)
-
-
-def hermite(sd: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of a standard normal, enough for a logistic curve under this sd."""
-    return _rule(int(np.clip(16 * np.ceil((20 * sd**2 + 12) / 16), 16, 320)))
-
-
-@functools.cache
-def _rule(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    kept = w > 1e-18 * w.max()
-    return x[kept], w[kept] / w.sum()
+        """What the likelihood guesses."""
+        return self.inner.start()
 
 
 class Joint:

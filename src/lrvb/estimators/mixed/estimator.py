@@ -12,6 +12,7 @@ import numpy as np
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
+from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
@@ -21,7 +22,6 @@ from .answers.levels import Effects
 from .answers.prediction import check_request, predict_rows
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
-from .design.response_column import check_family
 from .design.standardised import Coordinates, coordinates, fixed_prior
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join
@@ -41,22 +41,26 @@ class MixedModel:
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
-    `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
-    Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
-    paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
-    missing values and counts them in `dropped_`.
+    `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
+    `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
+    out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
+    data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
+    `dropped_`. `progress` shows a bar, or none; left open, a person who waits for many rows sees
+    one. `verbose` is another name for it. After a fit, `elbo_`, `n_iter_` and `converged_` say how
+    it went.
     """
 
     def __init__(
         self,
         formula: str,
-        family: str = "gaussian",
+        family: str | Likelihood = DEFAULT,
         priors: Mapping[str, Any] | None = None,
         factorization: str = "blocked",
         *,
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
+        progress: bool | None = None,
         verbose: bool | None = None,
     ):
         if factorization not in FACTORIZATIONS:
@@ -68,10 +72,15 @@ class MixedModel:
                 f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
                 "argument and the data go to fit."
             )
-        check_family(family)
+        if progress is not None and verbose is not None and bool(progress) != bool(verbose):
+            raise InvalidModel(
+                f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
+            )
+        _require_fittable(likelihood_of(family))
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+        self.tol, self.max_iter = tol, max_iter
+        self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
@@ -86,7 +95,7 @@ class MixedModel:
                 f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
                 "a fixed effect or a group."
             )
-        priors = resolve(self.priors, design, self.family)
+        priors = resolve(self.priors, design)
         problem = state_problem(PrecisionModel(priors, design), None)
         where = coordinates(design)
         optimum, arrangement = find_optimum(
@@ -137,12 +146,14 @@ class MixedModel:
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
             state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} iterations"
-        return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
+        family = likelihood_of(self.family).name
+        return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 
     def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
-        if self.verbose is not None:
-            return bool(self.verbose)
+        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:
@@ -165,7 +176,6 @@ class MixedModel:
         """
         return summarize_model(
             self.formula,
-            self.family,
             self.factorization,
             self._design(),
             self.priors_,
@@ -221,6 +231,15 @@ class MixedModel:
                 ends=normal_ends(mean, sd, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
+
+
+def _require_fittable(family: Likelihood) -> None:
+    """The residual of a normal response is the only dispersion that is fitted."""
+    if family.dispersions and not family.quadratic:
+        raise InvalidModel(
+            f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
+            "do not fit; give a likelihood without one, with its value fixed in the object."
+        )
 
 
 def _labels(design: Design, joint: JointResponse) -> list[str | None]:

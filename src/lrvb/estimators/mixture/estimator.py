@@ -19,8 +19,7 @@ from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
-from ...models.densities import LOG_2PI
-from ...models.gaussian_mixture import NormalMixture
+from ...models.gaussian_mixture import NormalMixture, log_densities
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
@@ -76,7 +75,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     random_state : int or RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
-        Progress is shown when it is not zero.
+        Progress is shown when it is not zero: scikit-learn's name of `progress`.
     warm_start : bool
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
@@ -92,8 +91,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Linear-response standard deviations of π and μ.
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
-    lower_bound_, n_iter_, converged_
+    elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
+    lower_bound_ : float
+        scikit-learn's name of `elbo_`.
 
     """
 
@@ -265,7 +266,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = self.posterior_.elbo, best.n_iter
+        self.elbo_ = self.lower_bound_ = self.posterior_.elbo
+        self.n_iter_ = best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
@@ -292,17 +294,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row under the mixture with the posterior-mean parameters."""
         X = self._checked(X)
-        parts = []
-        for k in range(len(self.weights_)):
-            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
-            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
-            parts.append(
-                np.log(self.weights_[k])
-                + logdet
-                - 0.5 * (root**2).sum(1)
-                - 0.5 * X.shape[1] * LOG_2PI
-            )
-        return logsumexp(np.stack(parts, axis=1), axis=1)
+        roots = self.precisions_cholesky_
+        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -325,20 +320,20 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
-        result = np.empty((len(Z), len(self.weights_)))
-        for k in range(result.shape[1]):
-            Lambda = np.asarray(m.Lambda.x[k])
-            root = np.linalg.cholesky(Lambda)
-            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
-            spread = np.sum(Lambda * params["mu"]["cov"][k])
-            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
-            result[:, k] = offset - 0.5 * (distance + spread)
-        return result
+        Lambda = np.asarray(m.Lambda.x)
+        return log_densities(
+            Z,
+            params["mu"]["loc"],
+            np.linalg.cholesky(Lambda),
+            np.asarray(m.Lambda.logdet_x),
+            np.asarray(m.pi.log_x),
+            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...collapsed.partitions import Partitions, partitioned_problem
-from ...data.tables import Rows
-from ...engine.fitting import SAMPLE, Fit, default_sum, fit
+from ...data.sample import sample_rows
+from ...engine.fitting import Fit, default_sum, fit
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from .components import failure, in_order
@@ -33,7 +31,7 @@ def fit_parts(
     model = StandardisedMixture(K, priors, scaling, weighted)
     problem, over_parts = partitioned_problem(model, parts, default_sum)
     assert problem.rows is not None
-    sample = _sample(problem.rows)
+    sample = sample_rows(problem.rows)
     if not isinstance(mixture.init, str):
         raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")
     if priors.flat_scale:
@@ -52,12 +50,3 @@ def fit_parts(
     if failed is not None:
         raise failed
     return in_order(best), priors, scaling, columns.total
-
-
-def _sample(rows: Rows) -> Rows:
-    """At most `SAMPLE` of the rows, counting for all of them."""
-    if rows.n <= SAMPLE:
-        return rows
-    chosen = np.random.default_rng(0).choice(rows.n, SAMPLE, replace=False)
-    weights = np.asarray(rows.weights)[chosen] * (rows.n / SAMPLE)
-    return Rows({"x": rows.columns["x"][chosen]}, weights=weights)

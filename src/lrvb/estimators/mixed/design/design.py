@@ -9,20 +9,21 @@ import numpy as np
 import pandas as pd
 
 from ....errors import InvalidData
+from ....likelihoods import Given, Likelihood, likelihood_of
 from ..text.formula import Formula, parse
 from ..text.scanning import words
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import Block, Number, build_block, build_number, check_syntax, named_columns
 from .rank import check_rank
-from .response_column import check_family, read_response, read_trials
+from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
 
 
 class NewRows(NamedTuple):
     """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen.
 
-    trials are None unless the family is binomial and the table has them.
+    trials are None unless the family has them and the table has their column.
     """
 
     X: np.ndarray
@@ -42,7 +43,7 @@ class Design:
     """
 
     formula: Formula
-    family: str
+    family: Likelihood
     y: np.ndarray
     trials: np.ndarray | None
     X: np.ndarray
@@ -62,6 +63,11 @@ class Design:
     def n(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def given(self) -> Given:
+        """What the family's density needs besides y and η."""
+        return {} if self.trials is None else {"trials": self.trials}
 
     def apply(self, data: Any) -> NewRows:
         """The same columns for new rows, with the categories and transforms of these rows.
@@ -99,25 +105,27 @@ class Design:
         return self.formula if own <= set(known) else self.formula._replace(bars=bars)
 
 
-def build(formula: Formula | str, data: Any, family: str, missing: str = "error") -> Design:
+def build(
+    formula: Formula | str, data: Any, family: str | Likelihood, missing: str = "error"
+) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
     with missing values in a column of the formula and counts them in `dropped`.
     """
-    check_family(family)
+    likelihood = likelihood_of(family)
     formula = parse(formula) if isinstance(formula, str) else formula
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
     table = read_table(data, _named(formula, column_names(data)), missing)
-    y, trials = read_response(formula, table, family)
+    y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     check_rank(X, list(fixed.names))
     return Design(
         formula=formula,
-        family=family,
+        family=likelihood,
         y=y,
         trials=trials,
         X=X,
@@ -127,7 +135,7 @@ def build(formula: Formula | str, data: Any, family: str, missing: str = "error"
         factors=factors,
         rows=table.rows,
         dropped=table.dropped,
-        observation=observation_factor(terms, factors, family),
+        observation=observation_factor(terms, factors, likelihood),
         fixed=fixed,
         offsets=[number for _, number in offsets],
         sources=sources,

@@ -82,7 +82,7 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
 
 def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     """The model at the optimum of a design, without averaging."""
-    stated, where = resolve(model.priors, design, model.family), coordinates(design)
+    stated, where = resolve(model.priors, design), coordinates(design)
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
