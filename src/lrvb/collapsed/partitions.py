@@ -18,7 +18,7 @@ from ..data.tables import Rows
 from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
 from ..statement.problem import Problem, state_problem
-from .seam import BoundSum, LocalResponse, LocalSum, RowSums
+from .seam import BoundSum, CollapsedSums, LocalResponse, LocalSum
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ class _BoundPartitions:
     def __init__(self, over: PartitionedSum, problem: Problem, chunk_size: int | None):
         self.over, self.problem, self.chunk_size = over, problem, chunk_size
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         a = len(m)
         value, gradient, failed = 0.0, np.zeros(a), -1
         curvature = np.zeros((a, a)) if order == 2 else None
@@ -174,14 +174,16 @@ class _BoundPartitions:
                 curvature = curvature + np.asarray(sums.curvature)
             if failed < 0 <= sums.failed:
                 failed = int(starts[i]) + sums.failed
-        return RowSums(value, gradient, curvature, failed)
+        return CollapsedSums(value, gradient, curvature, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        if rows is not None and (np.diff(rows) < 0).any():
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        if asked is not None and (np.diff(asked) < 0).any():
             raise InvalidData("Rows of partitioned data must be asked for in increasing order.")
         starts = np.cumsum((0, *self.over.lengths))
         one = functools.partial(
-            _respond, self.problem, self.over.inner, self.chunk_size, m, rows, starts
+            _respond, self.problem, self.over.inner, self.chunk_size, m, asked, starts
         )
         for responses in self.over.parts.map(one):
             yield from responses
@@ -195,7 +197,7 @@ def _evaluate(
     order: int,
     number: int,
     rows: Rows | None,
-) -> RowSums | None:
+) -> CollapsedSums | None:
     """The sums over one part."""
     if rows is None:
         return None

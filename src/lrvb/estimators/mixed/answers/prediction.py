@@ -47,7 +47,7 @@ def predict_rows(
     model: Any, design: Design, new_data: Any, interval: float | None, kind: str
 ) -> pd.DataFrame:
     """See `MixedModel.predict`; `model` has been fitted."""
-    where, work, joined = model._where, model._work, model._joined
+    where, arrangement, joint = model._where, model._arrangement, model._joint
 
     def table(predictor: Predictor, trials: np.ndarray | None, rows: pd.Index) -> pd.DataFrame:
         said = design.formula.trials
@@ -58,17 +58,17 @@ def predict_rows(
                 column=said,
             )
         given = {} if trials is None else {"trials": trials}
-        found = answer(design.family, predictor, joined.inner, given, interval, kind)
+        found = answer(design.family, predictor, joint.precisions, given, interval, kind)
         return found.table(rows)
 
     if new_data is None:
-        predictor = of_fitted_rows(design, where, work, joined, model._effects)
+        predictor = of_fitted_rows(design, where, arrangement, joint)
         return table(predictor, design.trials, design.rows)
     new = design.apply(new_data)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
-        predictor = of_new_rows(design, where, work, joined, rows)
+        predictor = of_new_rows(design, where, arrangement, joint, rows)
         parts.append(table(predictor, rows.trials, rows.rows))
     return pd.concat(parts)
 
