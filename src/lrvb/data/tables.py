@@ -25,7 +25,7 @@ class Row:
     __slots__ = ("_columns", "_used")
 
     def __init__(self, columns: Mapping[str, Any], used: set[str] | None = None):
-        self._columns = dict(columns)
+        self._columns: dict[str, Any] = dict(columns)
         self._used = used
 
     def __getitem__(self, name: str) -> Any:

@@ -28,11 +28,21 @@ _MAX_FILES = 256  # about 30 kB each; the oldest go first
 
 
 class Program:
-    """A function of arrays, compiled in double precision for each combination of shapes."""
+    """A function of arrays, compiled in double precision for each combination of shapes.
 
-    def __init__(self, function: Callable[..., Any]):
+    Functions that are known to compute the same may share `executables`; `check` is called before
+    the function is traced.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        executables: dict[Any, Any] | None = None,
+        check: Callable[[], None] | None = None,
+    ):
         self._jitted = jax.jit(function)
-        self._executables: dict[Any, Any] = {}
+        self._executables = {} if executables is None else executables
+        self._check = check
         self._lock = threading.Lock()
 
     @in_double
@@ -45,6 +55,8 @@ class Program:
             with self._lock:
                 executable = self._executables.get(signature)
                 if executable is None:
+                    if self._check is not None:
+                        self._check()
                     executable = _executable(self._jitted, args)
                     self._executables[signature] = executable
         return executable(*args)
