@@ -201,6 +201,16 @@ def refuse_masked(name: str, column: Any) -> None:
         raise invalid_value(name, where, column.data[where], "is masked", "Drop or fill the row")
 
 
+def real(name: str, column: Any) -> None:
+    """A complex column would lose its imaginary part."""
+    if getattr(getattr(column, "dtype", None), "kind", "") == "c":
+        raise InvalidData(
+            f"Column '{name}' holds {column.dtype} values. Complex data not supported: the model "
+            "needs real numbers, such as column.real.",
+            column=name,
+        )
+
+
 def _parse(name: str, values: np.ndarray) -> np.ndarray:
     """Numbers from an object column that holds only numbers; text and None are refused."""
     whole = True

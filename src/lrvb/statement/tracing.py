@@ -125,23 +125,38 @@ def _add_family(
 ) -> None:
     """All of a family that is compiled: A, m, C, S and the domain at η, and the start.
 
-    A family of this package derives them itself from A, in which the user's function is.
+    A family of this package derives them itself from the likelihood that it was given.
     """
+    columns = dict(structure.columns)
+
+    def bound(row: Any) -> Any:
+        local = name in structure.local.blocks
+        return family.at(structure.row(row, used)) if local else family
 
     def evaluate(flat: Any, row: Any) -> Any:
-        local = name in structure.local.blocks
-        bound = family.at(structure.row(row, used)) if local else family
-        eta = bound.unflatten(flat, natural=True)
-        if is_plain(type(family)):
-            return bound.log_partition(eta)
-        A, m, C, S = bound.evaluate(eta)
-        return A, bound.flatten(m), C, S, bound.valid(eta)
+        q = bound(row)
+        eta = q.unflatten(flat, natural=True)
+        A, m, C, S = q.evaluate(eta)
+        return A, q.flatten(m), C, S, q.valid(eta)
+
+    def likelihood(z: Any, row: Any) -> Any:
+        return bound(row).log_likelihood(z)
+
+    def curvature(z: Any, row: Any) -> Any:
+        return jax.jvp(jax.grad(lambda z: likelihood(z, row)), (z,), (z,))
 
     digest.text(family.batch, [(s.shape, s.symmetric, s.label) for s in family.slots])
     digest.text(np.asarray(family.flatten(family.start(), natural=True)).tolist())
     what = f"the log partition of block '{name}'"
-    columns = dict(structure.columns)
-    digest.add(_traced(structure, what, evaluate, _flat(family.size), columns))
+    if is_plain(type(family)) and hasattr(family, "log_likelihood"):
+        held = {k: v for k, v in vars(family).items() if k != "log_likelihood"}
+        digest.text(sorted(held.items()))
+        z = jax.ShapeDtypeStruct((), np.dtype(np.float64))
+        digest.add(_traced(structure, what, likelihood, z, columns))
+        if digest.custom:
+            digest.add(_traced(structure, what, curvature, z, columns))
+    else:
+        digest.add(_traced(structure, what, evaluate, _flat(family.size), columns))
 
 
 def _flat(size: int) -> jax.ShapeDtypeStruct:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...collapsed.partitions import Chunks, Partitions
-from ...data.tables import Rows
+from ...data.tables import Rows, real, refuse_masked
 from ...errors import InvalidData
 from ...models.gaussian_mixture import NormalMixture
 from .scaling import Scaling, checked_scaling
@@ -53,7 +53,11 @@ def in_parts(X: Any, weights: Any) -> Partitions | None:
 
 
 def _named(part: Any) -> dict[str, Any]:
-    return dict(part) if isinstance(part, Mapping) else {"x": np.asarray(part)}
+    columns = dict(part) if isinstance(part, Mapping) else {"x": part}
+    for name, column in columns.items():
+        real(name, column)
+        refuse_masked(name, column)
+    return {name: np.asarray(column) for name, column in columns.items()}
 
 
 class Summary(NamedTuple):
