@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,8 @@ class MixedModel:
     `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
     Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
     paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
-    missing values and counts them in `dropped_`.
+    missing values and counts them in `dropped_`. `functions` are your own, by the names that the
+    formula has for them: a function of columns that gives one number or label for every row.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class MixedModel:
         tol: float = 1e-8,
         max_iter: int = 200,
         verbose: bool | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -71,10 +73,11 @@ class MixedModel:
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+        self.functions = functions
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing)
+        design = build(self.formula, data, self.family, self.missing, self.functions)
         if not design.terms:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
@@ -204,7 +207,7 @@ class MixedModel:
         self._fitted()
         if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
             raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        if term is not None and term not in self._effects:
+        if term is not None and not (isinstance(term, str) and term in self._effects):
             raise InvalidModel(
                 f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
             )

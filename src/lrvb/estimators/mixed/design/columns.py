@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,15 @@ NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean")
 class Table(NamedTuple):
     """Named columns of equal length n without missing values, and the labels of the rows.
 
-    `positions` are the rows' places in the user's table, of which `dropped` rows are gone.
+    `positions` are the rows' places in the user's table, of which `dropped` rows are gone;
+    `functions` are the user's own, which a formula may call.
     """
 
     frame: pd.DataFrame
     rows: pd.Index
     positions: np.ndarray
     dropped: int
+    functions: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
     @property
     def n(self) -> int:
