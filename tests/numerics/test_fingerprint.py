@@ -68,7 +68,13 @@ def test_different_content_has_two(one: Any, other: Any) -> None:
 def test_only_numbers_text_and_our_own_are_plain() -> None:
     for value in (1.0, "a", {"b": [np.ones(2)]}, lrvb.Gamma(batch=3), lrvb.Gamma):
         assert is_plain(value)
-    for value in (Config(1.0), Slots(1.0), lambda x: x, [Config], lrvb.Tilted(lambda z: -jnp.exp(z))):
+    for value in (
+        Config(1.0),
+        Slots(1.0),
+        lambda x: x,
+        [Config],
+        lrvb.Tilted(lambda z: -jnp.exp(z)),
+    ):
         assert not is_plain(value)
 
 
