@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from ...collapsed.gaussian.optimum import NoOptimum
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel, NotAMaximum
+from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
@@ -45,6 +47,8 @@ class MixedModel:
     paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
     missing values and counts them in `dropped_`. `functions` are your own, by the names that the
     formula has for them: a function of columns that gives one number or label for every row.
+    `progress` shows a bar, or none; left open, a person who waits for many rows sees one. `verbose` is
+    another name for it. After a fit, `elbo_`, `n_iter_` and `converged_` say how it went.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class MixedModel:
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
+        progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ):
@@ -69,11 +74,15 @@ class MixedModel:
                 f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
                 "argument and the data go to fit."
             )
+        if progress is not None and verbose is not None and bool(progress) != bool(verbose):
+            raise InvalidModel(
+                f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
+            )
         check_family(family)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
-        self.functions = functions
+        self.tol, self.max_iter, self.functions = tol, max_iter, functions
+        self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
@@ -122,7 +131,13 @@ class MixedModel:
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
         effects = Effects(design, where, work, joined, names, columns)
         observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(joined.response, effects, labels=labels, observed=observed)
+        self.posterior_ = Posterior(
+            replace(joined.estimate, labels=tuple(labels)),
+            joined.inner.fit.convergence,
+            local_variables=effects,
+            observed=observed,
+            response=joined.inner,
+        )
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
@@ -137,9 +152,10 @@ class MixedModel:
         return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
 
     def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
-        if self.verbose is not None:
-            return bool(self.verbose)
+        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:
@@ -202,30 +218,24 @@ class MixedModel:
         `term` is one coefficient, such as "1|g"; all of them by default.
         """
         import pandas as pd
-        from scipy.special import ndtri
 
         self._fitted()
-        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
-            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        if term is not None and not (isinstance(term, str) and term in self._effects):
+        check_probability("prob", prob)
+        if term is not None and not (isinstance(term, str) and term in self._effects.names):
             raise InvalidModel(
-                f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
+                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
             )
-        z = float(ndtri(0.5 + prob / 2))
         tables = {}
-        for name in self._effects if term is None else [term]:
-            dataset = self._effects[name]
+        for name in self._effects.names if term is None else [term]:
+            dataset = self._effects.dataset(name)
             mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
             level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
-            tables[name] = pd.DataFrame(
-                {
-                    "mean": mean,
-                    "sd": sd,
-                    "mfvb_sd": dataset["mfvb_sd"].to_numpy(),
-                    "lower": mean - z * sd,
-                    "upper": mean + z * sd,
-                },
-                index=level,
+            tables[name] = table(
+                level,
+                mean=mean,
+                sd=sd,
+                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
+                ends=normal_ends(mean, sd, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 
