@@ -11,8 +11,18 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData
 
 SUFFIX = ".tmp"
+
+
+def file_path(path: Any) -> Path:
+    """The path of a file as the user gave it, as text or a path."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise InvalidData(f"The path {path!r} must be text that names a file, such as 'fit.npz'.")
+    return Path(path)
 
 
 @contextlib.contextmanager

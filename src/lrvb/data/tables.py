@@ -85,6 +85,7 @@ def missing_column(name: str, columns: Iterable[str]) -> str:
 
 def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
     """A mapping of columns from a mapping or a data frame, and the row labels if there are any."""
+    refuse_lazy(data)
     if isinstance(data, Mapping):
         names = list(data)
         labels = _common_index(data)
@@ -103,6 +104,12 @@ def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
             column=repeated[0],
         )
     return {str(name): _as_array(str(name), data[name]) for name in names}, labels
+
+
+def refuse_lazy(data: Any) -> None:
+    """A lazy frame holds no rows yet."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise InvalidData("The data are a lazy frame; call .collect() on it first.")
 
 
 def _common_index(data: Mapping[Any, Any]) -> Any:

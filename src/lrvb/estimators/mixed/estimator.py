@@ -192,7 +192,7 @@ class MixedModel:
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
         several come as a list, or as a mapping from names of your own.
         """
-        return contrast_table(contrasts, self._fitted(), prob)
+        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
         self, new_data: Any = None, interval: float | None = None, kind: str = "mean"

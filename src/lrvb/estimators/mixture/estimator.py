@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...collapsed.partitions import Partitions
 from ...data.standardise import measure
-from ...data.tables import Rows, refuse_masked
+from ...data.tables import Rows, refuse_lazy, refuse_masked
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
@@ -137,6 +137,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
+        refuse_lazy(X)
         refuse_masked("X", X)
         refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from ...data.tables import invalid_value, refuse_masked
+from ...data.tables import invalid_value, refuse_lazy, refuse_masked
 from ...errors import InvalidData
 
 
@@ -16,8 +16,13 @@ def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
 
     A value that is masked or not finite is named by its column and row.
     """
-    if hasattr(X, "collect") and hasattr(X, "lazy"):
-        raise InvalidData("X is a lazy frame; call its collect() first.")
+    refuse_lazy(X)
+    kinds = {type(name) for name in getattr(X, "columns", ())}
+    if str in kinds and len(kinds) > 1:
+        raise InvalidData(
+            "Some columns of X are named by text and some by numbers; name all by text, such as "
+            "X.columns = X.columns.astype(str)."
+        )
     refuse_masked("X", X)
     matrix = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, **checks)
     bad = ~np.isfinite(matrix)

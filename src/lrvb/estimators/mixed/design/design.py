@@ -20,6 +20,10 @@ from .rank import check_rank
 from .response_column import check_family, read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
 
+FILL_THEM = (
+    "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
+)
+
 
 class NewRows(NamedTuple):
     """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen, and labels.
@@ -76,7 +80,7 @@ class Design:
         formula = self._without_rows(column_names(data))
         own = self.functions
         named = _named(formula, column_names(data), response=False, own=own)
-        table = read_table(data, named)._replace(functions=own)
+        table = read_table(data, named, remedy=FILL_THEM)._replace(functions=own)
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
@@ -194,4 +198,4 @@ def _new_trials(
     if not set(trials) <= set(known):
         return None
     names = [*trials, *_named(formula, known, response=False, own=own)]
-    return read_trials(formula, read_table(data, names)._replace(functions=own))
+    return read_trials(formula, read_table(data, names, remedy=FILL_THEM)._replace(functions=own))

@@ -31,6 +31,15 @@ class Block(NamedTuple):
     spec: Any
     seen: dict[str, pd.Index]
 
+    def references(self) -> list[str]:
+        """Names that levels without a column of their own would have, such as c[a]."""
+        return [
+            name
+            for expression, (_, state) in self.spec.encoder_state.items()
+            for level in state.get("categories", ())
+            if (name := f"{expression}[{level}]") not in self.names
+        ]
+
     def apply(self, table: Table) -> np.ndarray:
         """The same columns for other rows, (n, q): categories and transforms as they were."""
         for name, known in self.seen.items():
