@@ -22,6 +22,7 @@ from .errors import (
     InvalidModel,
     LrvbError,
     NotAMaximum,
+    NotAveraged,
     NotConverged,
 )
 from .families import (
@@ -85,6 +86,7 @@ __all__ = [
     "MultivariateNormal",
     "Normal",
     "NotAMaximum",
+    "NotAveraged",
     "NotConverged",
     "Posterior",
     "Response",

@@ -53,7 +53,7 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
         if isinstance(fit.local_sum, PartitionedSum) and local_sum is not None:
             strategy = replace(fit.local_sum, inner=local_sum)
         rows = strategy.bind(fit.problem, fit.chunk_size)
-    point = Objective(fit.problem, rows).at(fit.eta)
+    point = Objective(fit.problem, rows).at(fit.eta, state=fit.point.state)
     assert point.H is not None
     model = curved(point.residual, point.C, point.H)
     require_maximum(fit, model)
