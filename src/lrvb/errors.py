@@ -37,3 +37,15 @@ class NotAveraged(LrvbError, UserWarning):
 
 class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
+
+
+class NewLevels(LrvbError, UserWarning):
+    """Groups that the fit has not seen are predicted by their term's variance; a warning."""
+
+
+class CacheRefused(LrvbError, UserWarning):
+    """The folder for compiled programs is not safe, so that none are kept; a warning."""
+
+
+class ForkedProcess(LrvbError, RuntimeError):
+    """The process was forked while JAX was running; workers must be started anew (spawn)."""

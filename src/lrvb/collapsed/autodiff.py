@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.tables import Row
 from ..numerics.algebra import absorb_local, local_root, response_root
-from ..numerics.program import Program
-from ..statement.problem import Problem, Structure
+from ..statement.problem import Problem
+from ..statement.programs import shared
+from ..statement.structure import Structure
 from .chunks import chunk_length, chunks
 from .row_optimum import RowOptimum, collapse
 from .seam import BoundSum, CollapsedSums, LocalResponse
@@ -73,22 +73,22 @@ def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOp
     """q(z) of every row of a chunk at its optimum."""
 
     def one(row: Any) -> RowOptimum:
-        row = Row(row)
+        row = structure.row(row)
         term = functools.partial(structure.local_term, traced, m)
         return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
 
     return jax.vmap(one)(columns)
 
 
-@functools.lru_cache(maxsize=256)
-def row_sum_program(structure: Structure, order: int) -> Program:
+@shared
+def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, m, columns, weights) → Σ_n w_n of value, gradient and curvature of a chunk."""
 
     def sums(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
         q = _row_parts(structure, traced, m, columns)
 
         def term(m: Any, z: Any, row: Any) -> Any:
-            return structure.local_term(traced, m, z, Row(row))
+            return structure.local_term(traced, m, z, structure.row(row))
 
         def total(m: Any) -> Any:
             return weights @ jax.vmap(term, (None, 0, 0))(m, q.z, columns)
@@ -111,7 +111,7 @@ def row_sum_program(structure: Structure, order: int) -> Program:
             H = absorb_local(H, roots.reshape(-1, m.size))
         return value, gradient, H, first
 
-    return Program(sums)
+    return sums
 
 
 def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
@@ -122,8 +122,8 @@ def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -
     return H_za, jax.hessian(term, 1)(m, z, row)
 
 
-@functools.lru_cache(maxsize=128)
-def response_program(structure: Structure) -> Program:
+@shared
+def response_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → z, V_z, Σ̂_z|α and R of every row of a chunk."""
 
     def respond(traced: Any, m: Any, columns: Any) -> Any:
@@ -131,7 +131,7 @@ def response_program(structure: Structure) -> Program:
 
         def one(z: Any, C: Any, row: Any) -> Any:
             def term(m: Any, z: Any, row: Any) -> Any:
-                return structure.local_term(traced, m, z, Row(row))
+                return structure.local_term(traced, m, z, structure.row(row))
 
             H_za, H_zz = _local_hessians(structure, term, m, z, row)
             W = response_root(C, H_zz)
@@ -140,4 +140,4 @@ def response_program(structure: Structure) -> Program:
 
         return q.z, *jax.vmap(one)(q.z, q.C, columns)
 
-    return Program(respond)
+    return respond

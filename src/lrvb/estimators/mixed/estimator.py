@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,10 @@ class MixedModel:
     `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
     out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
-    `dropped_`. `progress` shows a bar, or none; left open, a person who waits for many rows sees
-    one. `verbose` is another name for it. After a fit, `elbo_`, `n_iter_` and `converged_` say how
-    it went.
+    `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
+    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`,
+    `n_iter_` and `converged_` say how it went.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class MixedModel:
         max_iter: int = 200,
         progress: bool | None = None,
         verbose: bool | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -79,12 +81,12 @@ class MixedModel:
         _require_fittable(likelihood_of(family))
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter = tol, max_iter
+        self.tol, self.max_iter, self.functions = tol, max_iter, functions
         self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing)
+        design = build(self.formula, data, self.family, self.missing, self.functions)
         if not design.terms:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
@@ -189,7 +191,7 @@ class MixedModel:
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
         several come as a list, or as a mapping from names of your own.
         """
-        return contrast_table(contrasts, self._fitted(), prob)
+        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
         self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
@@ -218,6 +220,10 @@ class MixedModel:
 
         self._fitted()
         check_probability("prob", prob)
+        if term is not None and not (isinstance(term, str) and term in self._effects.names):
+            raise InvalidModel(
+                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
+            )
         tables = {}
         for name in self._effects.names if term is None else [term]:
             dataset = self._effects.dataset(name)
