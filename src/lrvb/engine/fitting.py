@@ -21,6 +21,7 @@ from ..statement.meanfield import MeanField, Moments
 from ..statement.parameters import initial, invalid_parts, usual_parameters
 from ..statement.problem import Problem, state_problem
 from .ascent import Search
+from .flatness import FLAT
 from .newton import Curved
 from .objective import Objective, Point
 
@@ -197,7 +198,13 @@ def _refuse_unbounded(result: Fit) -> None:
 def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
     """What to try depends on why the fit stopped: too few iterations, or nowhere to go."""
     remedy = f"Try max_iter={2 * max_iter}, or init= at a better start."
-    if "max_iter" not in result.reason:
+    if result.reason.startswith(FLAT):
+        remedy = (
+            "Neither data nor prior determine that direction: fix a symmetry of the model, such as a "
+            "triangular loading matrix for a rotation, give a proper prior, or drop a column that is "
+            "a combination of others."
+        )
+    elif "max_iter" not in result.reason:
         remedy = (
             "Try to centre columns with a large offset and to rescale large ones, which rounding "
             "blurs; another init=; or look for a parameter that the data and the prior leave "
