@@ -33,3 +33,7 @@ class NotAMaximum(LrvbError, ArithmeticError):
 
 class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
+
+
+class LargeCorrection(LrvbError, UserWarning):
+    """Linear response and mean field disagree by more than correlations usually explain; a warning."""

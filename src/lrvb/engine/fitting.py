@@ -135,11 +135,11 @@ def fit(
     )
     if not converged:
         _refuse_unbounded(result)
-        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=_callers_level())
+        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=callers_level())
     return result
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """The stack level of the user's own line, for a warning raised by the caller."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lrvb."):

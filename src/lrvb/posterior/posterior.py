@@ -17,6 +17,7 @@ from ..engine.response import Response, respond
 from ..engine.second_order import refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .correction import warn_large_correction
 from .draws import draw
 from .intervals import intervals
 from .units import Chart
@@ -267,6 +268,7 @@ def _stem(name: str) -> str:
 
 def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
+    warn_large_correction(response)
     return Posterior(response)
 
 
