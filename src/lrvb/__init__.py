@@ -42,6 +42,7 @@ from .statement.model import Model
 
 try:
     __version__ = version("lrvb")
+    """The version of the installed package."""
 except PackageNotFoundError:  # pragma: no cover - a source tree that is not installed
     __version__ = "0+unknown"
 

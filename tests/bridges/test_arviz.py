@@ -64,7 +64,7 @@ def test_groups(era: str) -> None:
 
 
 def test_blocks_with_axes(era: str) -> None:
-    data = posterior_of("Mixture").to_arviz(n=5)
+    data = posterior_of("NormalMixture").to_arviz(n=5)
     assert data["posterior"]["mu"].shape == (1, 5, 2, 2)
     assert data["posterior"]["Lambda"].dims[2:] == ("Lambda_dim_0", "Lambda_dim_1", "Lambda_dim_2")
     assert data["observed_data"]["x"].shape == (120, 2)

@@ -27,7 +27,7 @@ from lrvb import (
     Tilted,
     Wishart,
 )
-from lrvb.families import Family, Location
+from lrvb.families import Family
 
 mp.mp.dps = 40
 
@@ -133,17 +133,6 @@ def mvn_reference(eta):
     m = mp.matrix([*mu, *(mu[r] * mu[c] + S[r, c] for r, c in pairs)])
     A = P * mp.log(2 * mp.pi) / 2 - mp.log(mp.det(precision)) / 2 + (mu.T * precision * mu)[0] / 2
     return A, m, V
-
-
-def location_reference(cov):
-    """x ~ N(Vη, V) relative to N(0, V), V known."""
-
-    def reference(eta):
-        V, first = _exact(cov), _exact(eta.x)
-        mu = V * first
-        return (first.T * mu)[0] / 2, mu, V
-
-    return reference
 
 
 def wishart_reference(eta):
@@ -316,11 +305,6 @@ def _cases() -> list[FamilyCase]:
     )
     add("MultivariateNormal-wide", mvn, mvn_reference, typical=False, loc=LOC, cov=1e14 * SCALE)
 
-    for name, factor in (("Location", 1.0), ("Location-narrow", 1e-8), ("Location-wide", 1e14)):
-        cov = factor * SCALE
-        where = real if factor == 1 else None
-        add(name, Location(cov), location_reference(cov), where, factor == 1, loc=LOC)
-
     wishart = Wishart(3)
     add("Wishart", wishart, wishart_reference, wishart_coordinates, dof=5.3, scale=SCALE)
     add(
@@ -370,7 +354,7 @@ def _cases() -> list[FamilyCase]:
         typical = coordinates is not None
         where = "" if typical else f"-at-{loc:g}-sd-{scale:g}"
         add(
-            f"{name}-{y:g}{where}",
+            f"Tilted-{name}-{y:g}{where}",
             family,
             reference(y),
             coordinates,

@@ -45,7 +45,10 @@ def _flat(alpha, m):
 
 @every_case
 def test_function_covariance_is_derivative_of_mean(case):
-    """app:function_covariance: tilt by f, refit, difference; and Cov(f, g) = ∇fᵀΣ̂∇g."""
+    """app:function_covariance, lem:theta_function_covariance: tilt by f, refit, difference.
+
+    And Cov(f, g) = ∇fᵀΣ̂∇g.
+    """
     response = case.response()
     alpha = response.alpha
     weights = np.linspace(0.5, 1.5, alpha.size) / np.sqrt(np.diag(response.Sigma))
@@ -169,7 +172,7 @@ def test_order_of_rows_changes_nothing(case):
 @every_case
 def test_elbo_never_decreases(case):
     """Every accepted step ascends, to the rounding of a sum of that size."""
-    trace = case.fit(init=None if case.name != "Mixture" else case.init).trace
+    trace = case.fit(init=None if case.name != "NormalMixture" else case.init).trace
     assert len(trace) > 2
     assert np.all(np.diff(trace) >= -1e-12 * (1 + np.abs(trace[:-1])))
 
@@ -181,7 +184,7 @@ def test_fast_paths_agree_with_autodiff(case):
     fast, slow = lrvb.linearize(fit), lrvb.linearize(fit, local_sum=lrvb.AutodiffSum())
     scale = np.abs(slow.H).max()
     assert_allclose(fast.H, slow.H, rtol=1e-9, atol=1e-12 * scale)
-    if case.name == "Mixture":
+    if case.name == "NormalMixture":
         assert isinstance(fit.local_sum, lrvb.GramSum)
         for order in (1, 2):
             with double():

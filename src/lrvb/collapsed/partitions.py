@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from ..data.sample import sample_rows
 from ..data.tables import Rows
 from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
@@ -134,11 +135,9 @@ def _as_inherited(model: Model) -> bool:
 def _survey(number: int, rows: Rows | None) -> _Surveyed:
     if rows is None:
         return _Surveyed(0, {}, np.zeros(0))
-    taken = min(rows.n, SAMPLE_PER_PART)
-    chosen = np.sort(np.random.default_rng(number).choice(rows.n, taken, replace=False))
-    weights = np.ones(taken) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    sample = {name: np.asarray(c[chosen]) for name, c in rows.columns.items()}
-    return _Surveyed(rows.n, sample, weights * (rows.n / taken))
+    sample = sample_rows(rows, SAMPLE_PER_PART, seed=number)
+    columns = {name: np.asarray(column) for name, column in sample.columns.items()}
+    return _Surveyed(rows.n, columns, np.asarray(sample.weights))
 
 
 @dataclass(frozen=True)

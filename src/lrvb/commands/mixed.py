@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         options.family,
         factorization=options.factorization,
         missing=options.missing,
-        verbose=True,
+        progress=True,
     )
     data = read_csv(options.data, options.separator)
     require_plots()

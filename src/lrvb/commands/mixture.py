@@ -140,7 +140,7 @@ def _write(
         out / "index.html",
         f"{options.data.name}: a mixture of {_count(options.components, 'normal')}",
         f"{len(X)} rows, columns {', '.join(map(str, X.columns))}.{left} "
-        f"ELBO {mixture.lower_bound_:.6g} after {mixture.n_iter_} iterations, best of "
+        f"ELBO {mixture.elbo_:.6g} after {mixture.n_iter_} iterations, best of "
         f"{_count(options.starts, 'start')}. The component of every row is in rows.csv.",
         body,
         f"lrvb {__version__}, seed {options.seed}.",

@@ -9,7 +9,7 @@ import numpy as np
 from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.partitions import PartitionedSum
 from ..collapsed.seam import LocalSum
-from ..errors import InvalidModel, NotAMaximum
+from ..errors import NotAMaximum
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
 from .fitting import Fit
@@ -47,8 +47,6 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
     if local_sum is None and fit.curved is not None:
         require_maximum(fit, fit.curved)
         return Curvature(fit, fit.curved.C, fit.curved.H, fit.curved.K)
-    if fit.problem is None:
-        raise InvalidModel("A loaded fit has no model; linearize the original fit instead.")
     rows = None
     if fit.problem.rows is not None:
         strategy = local_sum or fit.local_sum or AutodiffSum()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,18 @@ class Point:
     def residual(self) -> np.ndarray:
         """∂E/∂m = ∂L̄/∂m − η, zero at the optimum."""
         return stationarity(self.eta, self.gradient)
+
+    def permuted(self, order: np.ndarray) -> Point:
+        """The same with coordinate `order[i]` in place i."""
+        square = np.ix_(order, order)
+        return replace(
+            self,
+            eta=self.eta[order],
+            m=self.m[order],
+            C=self.C[square],
+            gradient=self.gradient[order],
+            H=None if self.H is None else self.H[square],
+        )
 
 
 def stationarity(eta: np.ndarray, gradient: np.ndarray) -> np.ndarray:

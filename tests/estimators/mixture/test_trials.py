@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mixtures import apart, overlapping
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_wine
 
@@ -18,6 +17,7 @@ from lrvb.models.gaussian_mixture import NormalMixture
 from lrvb.numerics.double import double
 from lrvb.statement.parameters import initial
 from lrvb.statement.problem import state_problem
+from mixtures import apart, overlapping
 
 
 def test_trials_are_ranked_by_the_elbo_of_the_model():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from ...collapsed.gaussian.optimum import NoOptimum
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel, NotAMaximum
+from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
@@ -43,7 +45,9 @@ class MixedModel:
     `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
     Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
     paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
-    missing values and counts them in `dropped_`.
+    missing values and counts them in `dropped_`. `progress` shows a bar, or none; left open, a person
+    who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`, `n_iter_`
+    and `converged_` say how it went.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class MixedModel:
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
+        progress: bool | None = None,
         verbose: bool | None = None,
     ):
         if factorization not in FACTORIZATIONS:
@@ -67,10 +72,15 @@ class MixedModel:
                 f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
                 "argument and the data go to fit."
             )
+        if progress is not None and verbose is not None and bool(progress) != bool(verbose):
+            raise InvalidModel(
+                f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
+            )
         check_family(family)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+        self.tol, self.max_iter = tol, max_iter
+        self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
@@ -119,7 +129,13 @@ class MixedModel:
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
         effects = Effects(design, where, work, joined, names, columns)
         observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(joined.response, effects, labels=labels, observed=observed)
+        self.posterior_ = Posterior(
+            replace(joined.estimate, labels=tuple(labels)),
+            joined.inner.fit.convergence,
+            local_variables=effects,
+            observed=observed,
+            response=joined.inner,
+        )
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
@@ -134,9 +150,10 @@ class MixedModel:
         return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
 
     def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
-        if self.verbose is not None:
-            return bool(self.verbose)
+        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:
@@ -199,30 +216,20 @@ class MixedModel:
         `term` is one coefficient, such as "1|g"; all of them by default.
         """
         import pandas as pd
-        from scipy.special import ndtri
 
         self._fitted()
-        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
-            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        if term is not None and term not in self._effects:
-            raise InvalidModel(
-                f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
-            )
-        z = float(ndtri(0.5 + prob / 2))
+        check_probability("prob", prob)
         tables = {}
-        for name in self._effects if term is None else [term]:
-            dataset = self._effects[name]
+        for name in self._effects.names if term is None else [term]:
+            dataset = self._effects.dataset(name)
             mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
             level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
-            tables[name] = pd.DataFrame(
-                {
-                    "mean": mean,
-                    "sd": sd,
-                    "mfvb_sd": dataset["mfvb_sd"].to_numpy(),
-                    "lower": mean - z * sd,
-                    "upper": mean + z * sd,
-                },
-                index=level,
+            tables[name] = table(
+                level,
+                mean=mean,
+                sd=sd,
+                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
+                ends=normal_ends(mean, sd, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 

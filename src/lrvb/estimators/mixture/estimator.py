@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ...collapsed.partitions import Partitions
+from ...data.standardise import measure
 from ...data.tables import Rows
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
@@ -22,8 +22,10 @@ from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
 from ...models.densities import LOG_2PI
 from ...models.gaussian_mixture import NormalMixture
+from ...posterior.estimate import estimate_of
+from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
-from ...posterior.units import in_units
+from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
@@ -33,9 +35,9 @@ from .priors import Priors, standardised_priors
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
-    column_scaling,
     parameters_on,
     require_full_rank,
+    scaling_of,
     unit_program,
 )
 from .trials import try_starts
@@ -59,25 +61,26 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Zero is flat.
     wishart_dof_prior : float or None
         Prior degrees of freedom of Λ; None means P + 2.
-    wishart_scale_prior : float, matrix or None
+    wishart_scale_prior : float or matrix or None
         Prior scale of Λ (E Λ = dof · scale), a number standing for a multiple of the identity;
         `numpy.inf` is flat; None scales every prior to the data.
     weight_concentration_prior : float
         Dirichlet concentration per component; zero is flat.
-    init : {"kmeans", "k-means++", "random", "random_from_data"} or array (N, K)
-        How starting responsibilities are found, or the responsibilities. Eight such starts (with "kmeans", five of
-        them are "k-means++" and "random_from_data") are tried by a few sweeps on a sample of the
-        rows, and the best is fitted.
+    init : str or array
+        How starting responsibilities are found ("kmeans", "k-means++", "random" or
+        "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
+        "kmeans", five of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        on a sample of the rows, and the best of them is fitted.
     n_init : int
         Fits, each from eight starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
         Iterations at most, of each start.
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
-        Progress is shown when it is not zero.
+        Progress is shown when it is not zero: scikit-learn's name of `progress`.
     warm_start : bool
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
@@ -91,13 +94,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         E π, E μ, (E Λ)⁻¹, E Λ and the upper triangular U with UUᵀ = E Λ.
     weights_sd_, means_sd_ : arrays
         Linear-response standard deviations of π and μ.
-    weight_concentration_, degrees_of_freedom_ : arrays (K,)
-        Of q(π) and q(Λ).
+    weight_concentration_, degrees_of_freedom_ : arrays
+        Of q(π) and q(Λ), each (K,).
     n_starts_, n_best_ : int
-        Starts tried, and how many of the eight of one fit came within a nat of the best of them; where
-        only one or two did, a larger `n_init` may find a better optimum.
-    lower_bound_, n_iter_, converged_
+        Starts tried, and how many of the eight of one fit came within a nat of the best of them;
+        where only one or two did, a larger `n_init` may find a better optimum.
+    elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
+    lower_bound_ : float
+        scikit-learn's name of `elbo_`.
 
     """
 
@@ -157,7 +162,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
                 "components."
             )
         names = _column_names(self)
-        scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
+        counts = None if weights is None else weights[weights > 0]
+        scaling = scaling_of(measure(counted, counts), names)
         priors = self._priors(scaling)
         Z = scaling.inward(X)
         if priors.flat_scale:
@@ -169,7 +175,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         pairs = coinciding(best.params(), priors)
         if pairs:
             warnings.warn(coincidence(pairs), stacklevel=2)
-        self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
+        total = float(len(Z) if weights is None else weights.sum())
+        self._finish(best, scaling, total, observed={"x": X})
         return self
 
     def _priors(self, scaling: Scaling) -> Priors:
@@ -239,7 +246,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         last = self.__dict__.get("means_")
         if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
             self.n_starts_ = self.n_best_ = 1
-            yield [parameters_on(self.posterior_.fit.params(), scaling.inverse())]
+            params = parameters_on(self.posterior_.fit.params(), self._scaling)
+            yield [parameters_on(params, scaling.inverse())]
             return
         rng = check_random_state(self.random_state)
         if not isinstance(self.init, str):
@@ -253,20 +261,24 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             self.n_best_ = max(self.n_best_, trials.n_best)
             yield trials.starts
 
-    def _finish(self, best: Fit, scaling: Scaling, total: float) -> None:
+    def _finish(
+        self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
+    ) -> None:
         response = respond(linearize(best))
-        self._inner_fit, self._scaling = best, scaling
+        self._scaling = scaling
         params = parameters_on(best.params(), scaling)
         shift = total * np.log(scaling.scale).sum()  # log p(X) = log p(X′) − Σ_n log |∂x/∂x′|
         K, P = params["mu"]["loc"].shape
-        response, chart = in_units(
-            response, unit_program(K, P), (scaling.center, scaling.scale), params
-        )
-        point = replace(response.fit.point, elbo=best.elbo - shift)
-        optimum = replace(response.fit, point=point, trace=best.trace - shift)
-        response = replace(response, fit=optimum)
+        units = Units(*map(np.asarray, unit_program(K, P)(scaling.center, scaling.scale)))
         labels = _named(response.alpha, getattr(self, "feature_names_in_", None))
-        self.posterior_ = Posterior(response, labels=labels, chart=chart)
+        estimate = in_units(estimate_of(response), units, labels)
+        self.posterior_ = Posterior(
+            estimate,
+            best.convergence.shifted(-shift),
+            local_variables=rows_of(response, estimate.index, units.M),
+            observed=observed,
+            response=response,
+        )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
         self.covariances_ = np.linalg.inv(self.precisions_)
@@ -277,7 +289,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
+        self.elbo_ = self.lower_bound_ = self.posterior_.elbo
+        self.n_iter_ = best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
@@ -340,7 +353,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
-        m, params = self._inner_fit.moments, self._inner_fit.params()
+        optimum = self.posterior_.fit
+        m, params = optimum.moments, optimum.params()
         result = np.empty((len(Z), len(self.weights_)))
         for k in range(result.shape[1]):
             Lambda = np.asarray(m.Lambda.x[k])

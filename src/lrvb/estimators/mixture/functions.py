@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ...engine.functions import in_means
 from ...engine.response import Response
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from ...numerics.program import Program
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.meanfield import MeanField
 from .scaling import Scaling
 
@@ -34,12 +36,12 @@ class ComponentFunctions:
         See: app:function_covariance
         """
         K, _ = self._shape
-        inner = self._inner
-        alpha = np.asarray(inner.alpha.natural(inner.fit.eta)["pi"].log_x) + 1
+        response = self._response
+        alpha = np.asarray(response.alpha.natural(response.fit.eta)["pi"].log_x) + 1
         mean = alpha / alpha.sum()
-        J_eta = np.zeros((K, inner.alpha.size))
-        J_eta[:, inner.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
-        return _table(inner, mean, inner.in_means(J_eta), [f"pi[{k}]" for k in range(K)])
+        J_eta = np.zeros((K, response.alpha.size))
+        J_eta[:, response.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
+        return _table(response, mean, in_means(response, J_eta), [f"pi[{k}]" for k in range(K)])
 
     def component_covariances(self) -> pd.DataFrame:
         """E Σ_k = E Λ_k⁻¹, entry by entry, with sds."""
@@ -67,15 +69,15 @@ class ComponentFunctions:
                 raise InvalidModel(f"There is no component {k!r}; they are 0 to {K - 1}.")
         if first == second:
             raise InvalidModel(f"Component {first} is at distance zero from itself; name two.")
-        inner = self._inner
+        response = self._response
         pair = np.array([first, second])
-        mean, J = separation_program(K, P)(inner.fit.m, pair)
+        mean, J = separation_program(K, P)(response.fit.m, pair)
         if not float(mean) > 1e-8:
             raise InvalidModel(
                 f"The means of components {first} and {second} coincide; the distance from zero to "
                 "zero has no standard deviation."
             )
-        row: pd.Series = _table(inner, mean, np.asarray(J)[None], [0]).iloc[0]
+        row: pd.Series = _table(response, mean, np.asarray(J)[None], [0]).iloc[0]
         return row.rename(f"separation({first},{second})")
 
     def membership(self, x: Any) -> pd.DataFrame:
@@ -84,9 +86,9 @@ class ComponentFunctions:
         x = np.asarray(x, dtype=float).reshape(-1)
         if x.shape != (P,) or not np.isfinite(x).all():
             raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
-        inner = self._inner
-        mean, J = membership_program(K, P)(inner.fit.m, self._scaling.inward(x))
-        return _table(inner, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
+        response = self._response
+        mean, J = membership_program(K, P)(response.fit.m, self._scaling.inward(x))
+        return _table(response, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
 
     # ---- shared ---------------------------------------------------------------------------
 
@@ -102,10 +104,9 @@ class ComponentFunctions:
         return [str(name) for name in names]
 
     @property
-    def _inner(self) -> Response:
+    def _response(self) -> Response:
         """The response in the fit's own coordinates, where nothing cancels."""
-        assert self.posterior_.chart is not None
-        return self.posterior_.chart.inner
+        return self.posterior_.response
 
     def _labels(self, word: str, i: np.ndarray, j: np.ndarray) -> list[str]:
         names = self._columns
@@ -117,15 +118,17 @@ class ComponentFunctions:
 
     def _spread(self, which: int, labels: list[str], units: np.ndarray) -> pd.DataFrame:
         """One of the three tables of `spread_program`, times the units of its entries."""
-        inner = self._inner
-        mean, J_eta = (part[which] for part in spread_program(*self._shape)(inner.fit.eta))
-        table = _table(inner, mean, inner.in_means(np.asarray(J_eta)), labels)
-        return table.mul(units, axis=0)
+        response = self._response
+        mean, J_eta = (part[which] for part in spread_program(*self._shape)(response.fit.eta))
+        return _table(response, mean, in_means(response, np.asarray(J_eta)), labels, units)
 
 
-def _table(inner: Response, mean: Any, J: np.ndarray, labels: list[Any]) -> pd.DataFrame:
-    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, inner.Sigma, J, optimize=True))
-    return pd.DataFrame({"mean": np.asarray(mean).reshape(-1), "sd": sd}, index=labels)
+def _table(
+    response: Response, mean: Any, J: np.ndarray, labels: list[Any], units: Any = 1.0
+) -> pd.DataFrame:
+    """Functions with Jacobian J in the fit's statistics, times the units of their values."""
+    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, response.Sigma, J, optimize=True))
+    return table(labels, mean=units * np.asarray(mean).reshape(-1), sd=units * sd)
 
 
 # ---- values and derivatives ----------------------------------------------------------------

@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from ....errors import InvalidModel
+from ....posterior.intervals import check_probability, normal_ends
 from ....posterior.posterior import Posterior
+from ....posterior.table import table
 from ..design.columns import close_to
-from .summary import check_probability
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
 WORD = re.compile(r"[^\s+\-*/()^]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
@@ -28,25 +28,13 @@ def contrast_table(contrasts: Any, posterior: Posterior, prob: float) -> pd.Data
     asked = _asked(contrasts)
     known = posterior.names
     C = np.array([weights(text, known) for text in asked.values()])
-    response = posterior.response
-    at = posterior._at(known)
-    mean = C @ response.fit.m[at]
+    mean = C @ posterior.mean().to_numpy()
     sd, mfvb_sd = (
-        np.sqrt(np.einsum("ka,ab,kb->k", C, response.covariance(method)[np.ix_(at, at)], C))
+        np.sqrt(np.einsum("ka,ab,kb->k", C, posterior.cov(method=method).to_numpy(), C))
         for method in ("lrvb", "mfvb")
     )
-    reach = float(ndtri(0.5 + prob / 2)) * sd
-    return pd.DataFrame(
-        {
-            "mean": mean,
-            "sd": sd,
-            "mfvb_sd": mfvb_sd,
-            "z": mean / sd,
-            "lower": mean - reach,
-            "upper": mean + reach,
-        },
-        index=pd.Index(list(asked)),
-    )
+    ends = normal_ends(mean, sd, prob)
+    return table(list(asked), mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=ends)
 
 
 def _asked(contrasts: Any) -> dict[str, str]:

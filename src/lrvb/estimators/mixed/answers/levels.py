@@ -10,13 +10,15 @@ import xarray as xr
 
 from ....collapsed.gaussian.incidence import Vector
 from ....collapsed.gaussian.row_terms import Joint
+from ....errors import InvalidModel
+from ....posterior.locals import some_rows
 from ..design.design import Design
 from ..design.standardised import Coordinates
 from ..fit.assembly import Joined
 from ..fit.working import Working
 
 
-class Moments(NamedTuple):
+class LevelMoments(NamedTuple):
     """Of one coefficient at every level: mean, sd, mean-field sd (G,), covariance (G, p + a)."""
 
     mean: np.ndarray
@@ -61,6 +63,19 @@ class Effects(Mapping[str, xr.Dataset]):
     def __len__(self) -> int:
         return len(self.found)
 
+    @property
+    def names(self) -> list[str]:
+        """Every coefficient that varies by level."""
+        return list(self.found)
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """One coefficient over its levels, all of them or those at the positions `rows`."""
+        if name not in self.found:
+            raise InvalidModel(
+                f"There is no random effect '{name}'; there are: {', '.join(self.found)}."
+            )
+        return some_rows(self[name], rows)
+
     def __getitem__(self, name: str) -> xr.Dataset:
         t, j = self.found[name]
         term = self.design.terms[t]
@@ -77,7 +92,7 @@ class Effects(Mapping[str, xr.Dataset]):
         coords = {dim: np.asarray(factor.levels), "quantity": self.quantities}
         return xr.Dataset(variables, coords=coords, attrs={"block": name})
 
-    def _of_term(self, t: int, j: int) -> Moments:
+    def _of_term(self, t: int, j: int) -> LevelMoments:
         """A coefficient z_k of a grouping factor."""
         block, joined = self.work.block, self.joined
         found = block.collapse(joined.inner.fit.m)
@@ -109,7 +124,7 @@ class Effects(Mapping[str, xr.Dataset]):
         noise = np.maximum((1 + terms.ee / s) / s, 0.0)  # Var u = (ℓ_ηη + s)/s²
         return RowEffects(mean, follow, scale, noise, noise + state.v)  # e = u − η, both apart
 
-    def _of_rows(self, codes: np.ndarray) -> Moments:
+    def _of_rows(self, codes: np.ndarray) -> LevelMoments:
         """The effect e_n of each row: e = a − f(ζ − ζ̄) + noise of variance E, a following ζ̄."""
         block, joined = self.work.block, self.joined
         layout, own = block.layout, self.row_effects()
@@ -122,7 +137,7 @@ class Effects(Mapping[str, xr.Dataset]):
         moments = self._moments(own.mean, given, own.plain, R, tilts)
         position = np.empty(len(codes), dtype=int)
         position[codes[self.work.order]] = np.arange(len(codes))  # level → row in working order
-        return Moments(*(part[position] for part in moments))
+        return LevelMoments(*(part[position] for part in moments))
 
     def _moments(
         self,
@@ -131,7 +146,7 @@ class Effects(Mapping[str, xr.Dataset]):
         plain: np.ndarray,
         R: np.ndarray,
         tilts: np.ndarray | None,
-    ) -> Moments:
+    ) -> LevelMoments:
         inner, p = self.joined.inner, self.work.block.layout.p
         cross = R @ inner.Sigma
         sd = np.sqrt(given + np.einsum("ga,ga->g", cross, R))
@@ -139,7 +154,7 @@ class Effects(Mapping[str, xr.Dataset]):
         if tilts is not None:
             R_b = np.stack([r.rest[:p] for r in self.joined.R], axis=1)
             cov = np.hstack([(tilts + cross @ R_b.T) @ self.where.T.T, cross])
-        return Moments(mean, sd, np.sqrt(plain), cov)
+        return LevelMoments(mean, sd, np.sqrt(plain), cov)
 
     def _place(self, t: int) -> int:
         """The number of a design's term among those of the block, which leave the rows' own out."""

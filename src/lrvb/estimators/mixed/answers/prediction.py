@@ -11,12 +11,12 @@ from scipy.special import expit, ndtri
 from ....collapsed.gaussian.row_terms import hermite
 from ....engine.response import Response
 from ....errors import InvalidData, InvalidModel
+from ....posterior.intervals import check_probability
 from ..design.design import Design, NewRows
 from ..fit.precision_model import RESIDUAL
 from .counts import BinomialCounts, Counts, PoissonCounts, count_quantile
 from .predictor import Predictor, of_fitted_rows, of_new_rows
 from .standard_deviations import inverse_mean
-from .summary import check_probability
 
 KINDS = ("mean", "response")
 CHUNK = 2**16  # rows at a time

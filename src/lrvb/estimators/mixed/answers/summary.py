@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-import numbers
-from typing import Any
 
 import pandas as pd
 
-from ....errors import InvalidModel
-from ....posterior.intervals import intervals
+from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
 from ..priors.stated import Priors
@@ -77,25 +74,8 @@ def summarize_model(
     return table
 
 
-def check_probability(argument: str, value: Any) -> None:
-    """An interval's probability lies between 0 and 1."""
-    if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
-        raise InvalidModel(f"{argument}={value!r} must lie between 0 and 1, such as 0.94.")
-
-
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    names = list(design.names)
-    lower, upper = (ends[: len(names)] for ends in intervals(posterior.response, prob))
-    return pd.DataFrame(
-        {
-            "mean": posterior.mean(names),
-            "sd": posterior.sd(names),
-            "mfvb_sd": posterior.sd(names, method="mfvb"),
-            "lower": lower,
-            "upper": upper,
-        },
-        index=pd.Index(names),
-    )
+    return posterior.summary(prob).loc[list(design.names)]
 
 
 def _heading(
@@ -105,7 +85,7 @@ def _heading(
     factors = [design.factors[f] for f in used]
     groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
-    how = "converged" if posterior.converged else f"NOT converged ({posterior.fit.reason})"
+    how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     return (
         f"Mixed model: {formula}",
         f"Family: {family}; factorization: {factorization}",

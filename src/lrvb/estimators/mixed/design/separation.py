@@ -6,10 +6,10 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
+from ....data.standardise import measure
 from ....errors import InvalidData
-from ..priors.defaults import column_scales
 from .design import Design
-from .rank import triangle
+from .rank import CONSTANT, triangle
 
 ROUNDS = 50  # of adding violated rows to the linear programme
 BATCH = 500  # rows added in a round
@@ -34,7 +34,7 @@ def check_separation(design: Design, family: str, held: set[str]) -> None:
         fewer = [other for other in names if other != name]
         if separating_direction(_columns(design, fewer), sign, bound) is not None:
             names = fewer
-    spread = column_scales(_columns(design, names[-1:]))[1][0]
+    spread = measure(_columns(design, names[-1:])).unit(CONSTANT)[0]
     raise InvalidData(
         f"{_what(design, family, names)}; state how large it can be, for example "
         f'priors={{"{names[-1]}": lrvb.prior.Normal(0, {2 / spread:.2g})}}, or leave it out.',
@@ -91,7 +91,7 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
     """
     if not X.shape[1]:
         return None
-    size = np.sqrt(np.mean(X**2, axis=0))
+    size = measure(X).size
     basis = np.eye(X.shape[1])
     if bound.any():
         R = triangle(X[bound], np.zeros(X.shape[1]), size)

@@ -6,32 +6,31 @@ Cov(w) = Σ̂_w|α + RΣ̂_αRᵀ with R = ∂μ/∂m. See: eq:nuisance_lrvb_est
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from ....collapsed.gaussian.arrow import Blocks
 from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.conditional import conditional_blocks
 from ....collapsed.gaussian.incidence import Vector
-from ....engine.fitting import Fit
-from ....engine.objective import Point
 from ....engine.response import Response
-from ....families import Location
-from ....statement.meanfield import MeanField
+from ....posterior.blocks import RealBlock
+from ....posterior.estimate import Estimate, estimate_of
+from ....posterior.units import Units, in_units
 from ..design.standardised import Coordinates
 from .averaging import averaged_blocks
 
 
 class Joined(NamedTuple):
-    """β and the precisions together, and what the rest of w needs.
+    """β and the precisions together on the user's scale, and what the rest of w needs.
 
     `R` (a,) are ∂μ/∂m by flat coordinate of the precisions, `tilts` (p,) Cov(w, b_j | α), `given`
     the blocks of Σ̂_w|α, `inner` the response of the precisions alone.
     """
 
-    response: Response
+    estimate: Estimate
     inner: Response
     R: list[Vector]
     tilts: list[Vector]
@@ -39,12 +38,12 @@ class Joined(NamedTuple):
 
 
 def join(block: BlockSum, inner: Response, where: Coordinates, *, averaged: bool = False) -> Joined:
-    """The response of (β, precisions) on the user's scale.
+    """The estimate of (β, precisions) on the user's scale, β = Tb + t.
 
     With `averaged` the covariance of w given the precisions is their average, not that at their
     means: see `averaging`.
     """
-    fit, m = inner.fit, inner.fit.m
+    m = inner.fit.m
     found, p = block.collapse(m), block.layout.p
     moves = block.responses(m)
     R = [moves.get(i, block.layout.zeros()) for i in range(len(m))]
@@ -54,37 +53,31 @@ def join(block: BlockSum, inner: Response, where: Coordinates, *, averaged: bool
         average = averaged_blocks(block, inner, given)
         tilts = [tilt + _column(average, given, j) for j, tilt in enumerate(tilts)]
         given = average
-    if p == 0:
-        return Joined(inner, inner, R, tilts, given)
-    T = where.T
-    R_b = np.stack([r.rest[:p] for r in R], axis=1)
-    cross = T @ R_b @ inner.Sigma
-    alone = np.stack([tilt.rest[:p] for tilt in tilts], axis=1)
-    beta = T @ (alone + R_b @ inner.Sigma @ R_b.T) @ T.T
-    Sigma = np.block([[(beta + beta.T) / 2, cross], [cross.T, inner.Sigma]])
-    V = T @ found.blocks.Zrr[:p, :p] @ T.T
-    family = Location((V + V.T) / 2)
-    root = np.linalg.cholesky(family.cov)
-    a = len(m)
-    C = np.block([[root, np.zeros((p, a))], [np.zeros((a, p)), inner.C]])
-    mean = T @ found.mu.rest[:p] + where.t
-    point = Point(
-        eta=np.concatenate([np.linalg.solve(family.cov, mean), fit.eta]),
-        m=np.concatenate([mean, m]),
-        C=C,
-        elbo=fit.elbo,
-        gradient=np.concatenate([np.linalg.solve(family.cov, mean), fit.eta]),
-        H=None,
+    estimate = estimate_of(inner)
+    if p:
+        R_b = np.stack([r.rest[:p] for r in R], axis=1)
+        alone = np.stack([tilt.rest[:p] for tilt in tilts], axis=1)
+        estimate = in_units(
+            _beside(estimate, found.mu.rest[:p], found.blocks.Zrr[:p, :p], alone, R_b),
+            Units(
+                scipy.linalg.block_diag(where.T, np.eye(len(m))),
+                np.concatenate([where.t, np.zeros(len(m))]),
+            ),
+        )
+    return Joined(estimate, inner, R, tilts, given)
+
+
+def _beside(
+    precisions: Estimate, mean: np.ndarray, V: np.ndarray, given: np.ndarray, R: np.ndarray
+) -> Estimate:
+    """b, a vector with its mean, mean-field covariance and Cov(b | α), beside α, which moves it by R."""
+    cross = R @ precisions.Sigma
+    return Estimate.of_blocks(
+        {"beta": RealBlock(mean.shape), **precisions.blocks},
+        np.concatenate([mean, precisions.m]),
+        scipy.linalg.block_diag(V, precisions.V),
+        np.block([[given + cross @ R.T, cross], [cross.T, precisions.Sigma]]),
     )
-    whole: Fit = replace(
-        fit,
-        problem=None,
-        point=point,
-        alpha=MeanField({"beta": family, **inner.alpha.blocks}),
-        curved=None,
-        local_sum=None,
-    )
-    return Joined(Response(whole, C, Sigma), inner, R, tilts, given)
 
 
 def _column(after: Blocks, before: Blocks, j: int) -> Vector:

@@ -16,6 +16,7 @@ from ....collapsed.gaussian.conditional import conditional_blocks
 from ....collapsed.gaussian.optimum import NoOptimum
 from ....engine.response import Response
 from ....posterior.draws import constrained, unconstrained
+from ....posterior.estimate import estimate_of
 
 SHARP = 0.03  # a relative sd of precisions below which the average changes sds by less than 0.1 %
 
@@ -25,11 +26,12 @@ def averaged_blocks(block: BlockSum, inner: Response, here: Blocks) -> Blocks:
     m = inner.fit.m
     if _relative_sd(block, inner) < SHARP:
         return here
-    where = unconstrained(inner)
-    root = where.root(inner.Sigma)
+    estimate = estimate_of(inner)
+    free = unconstrained(estimate)
+    root = free.root(inner.Sigma)
     k = root.shape[1]
     axes = np.sqrt(k) * np.vstack([root.T, -root.T])
-    values = constrained(inner, where, where.mean + axes)
+    values = constrained(estimate, free, free.mean + axes)
     remembered, total = block.remembered(), None
     for i in range(2 * k):
         at = _moments(block, inner, m, {name: value[i] for name, value in values.items()})

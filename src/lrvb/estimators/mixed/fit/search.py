@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ....collapsed.gaussian.optimum import NoOptimum
 from ....engine.fitting import Fit, fit
 from ....errors import InvalidData, LrvbError
 from ....numerics.double import in_double
-from ....statement.parameters import initial
+from ....statement.parameters import Optimum, initial
 from ....statement.problem import Problem, global_program
 from ..design.design import Design
 from ..design.standardised import Coordinates, FixedPrior
@@ -56,7 +55,7 @@ def _from_sample(
     where: Coordinates,
     prior: FixedPrior,
     factorization: str,
-) -> Fit | None:
+) -> Optimum | None:
     """The optimum of a sample, as certain as all levels would make it; None where there is none."""
     small = sample_of(design)
     if small is None:
@@ -76,7 +75,7 @@ def _from_sample(
         _multiply(parameters[block_name(term.name, len(term.coefficients))], more)
     if RESIDUAL in parameters:
         _multiply(parameters[RESIDUAL], design.n / small.n)
-    return replace(found, point=replace(found.point, eta=initial(problem.alpha, parameters)))
+    return Optimum(problem.alpha, initial(problem.alpha, parameters))
 
 
 def _multiply(parameters: dict[str, Any], more: float) -> None:

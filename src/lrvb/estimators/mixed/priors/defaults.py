@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....data.standardise import measure
 from ....prior import Gamma, Wishart
 from ..design.design import Design
+from ..design.rank import CONSTANT
 from ..design.terms import Term
 
 # One sd of a column may move the response by WIDTH of its sds (of the link's units): far more than
@@ -40,7 +42,8 @@ def default_fixed(design: Design, family: str) -> tuple[np.ndarray, np.ndarray]:
     carry the level of the response, so s is its size around zero.
     """
     level = mean_on_link(design, family)
-    center, spread = column_scales(design.X)
+    columns = measure(design.X)
+    center, spread = columns.center, columns.unit(CONSTANT)
     mean = np.zeros(len(design.names))
     if "Intercept" not in design.names:
         scale = _response_size(design, family, level)
@@ -65,8 +68,8 @@ def default_term(design: Design, term: Term, family: str) -> Gamma | Wishart:
     names = {
         name for other in design.terms if other.factor == term.factor for name in other.coefficients
     }
-    center, spread = column_scales(term.R)
-    size = spread if "1" in names else np.sqrt(np.mean(term.R**2, axis=0))
+    columns = measure(term.R)
+    size = columns.unit(CONSTANT) if "1" in names else columns.size
     rate = (EFFECT_SIZE * scale / size) ** 2
     q = len(term.coefficients)
     if q == 1:
@@ -74,7 +77,7 @@ def default_term(design: Design, term: Term, family: str) -> Gamma | Wishart:
     shift = np.eye(q)
     if "1" in term.coefficients:
         j = term.coefficients.index("1")
-        shift[j] = np.where(np.arange(q) == j, 1.0, -center)
+        shift[j] = np.where(np.arange(q) == j, 1.0, -columns.center)
     inverse = np.linalg.inv(shift)
     W = inverse.T @ np.diag(1 / (2 * rate)) @ inverse
     return Wishart(q + 2 * EFFECT_SHAPE - 1, (W + W.T) / 2)
@@ -83,15 +86,6 @@ def default_term(design: Design, term: Term, family: str) -> Gamma | Wishart:
 def default_residual(design: Design) -> Gamma:
     """Gamma(½, ½(0.01 s)²) of the residual precision."""
     return Gamma(RESIDUAL_SHAPE, 0.5 * (RESIDUAL_SIZE * residual_scale(design)) ** 2)
-
-
-def column_scales(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of each column; a constant column has its size in place of an sd."""
-    center = X.mean(axis=0)
-    spread = np.array([np.sqrt(np.mean((x - c) ** 2)) for x, c in zip(X.T, center, strict=True)])
-    constant = spread <= 1e-12 * np.abs(center)
-    spread = np.where(constant, np.abs(center), spread)
-    return center, np.where(spread > 0, spread, 1.0)
 
 
 def mean_on_link(design: Design, family: str) -> float:
@@ -120,8 +114,7 @@ def residual_scale(design: Design) -> float:
     y = design.y if design.offset is None else design.y - design.offset
     if not design.X.shape[1]:
         return _response_sd(design) or 1.0
-    _, spread = column_scales(design.X)
-    A = design.X / spread
+    A = design.X / measure(design.X).unit(CONSTANT)
     coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
     left = float(np.sqrt(np.mean((y - A @ coefficients) ** 2)))
     total = float(np.sqrt(np.mean(y**2)))

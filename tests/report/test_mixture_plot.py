@@ -9,10 +9,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from mixtures import apart, fitted, overlapping
 from numpy.testing import assert_allclose
 
 import lrvb
+from mixtures import apart, fitted, overlapping
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

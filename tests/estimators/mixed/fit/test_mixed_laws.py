@@ -238,5 +238,5 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
     priors = {"fixed": PRIORS["fixed"], **sure}
     model = lrvb.MixedModel(formula, family, priors).fit(table())
     plain = join(model._work.block, model._joined.inner, model._where)
-    Sigma = model._joined.response.Sigma
-    assert_allclose(Sigma, plain.response.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
+    Sigma = model._joined.estimate.Sigma
+    assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -11,8 +13,9 @@ from jax.scipy.special import gammaln
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.engine.functions import at_natural, covariance_of_natural
 from lrvb.estimators.mixed.answers.standard_deviations import inverse_mean, sd_table
-from mixed_fits import FORMULAS, fitted, frame
+from mixed_fits import FORMULAS, fitted, frame, mean_of_inverse
 
 
 def test_the_inverse_of_an_inverse_wisharts_diagonal_is_gamma():
@@ -51,7 +54,7 @@ def test_sds_follow_the_natural_parameters(name):
         a, b = (jnp.stack([jnp.asarray(pair[k]) for pair in values]) for k in (0, 1))
         return jnp.stack([jnp.sqrt(b) * jnp.exp(gammaln(a - 0.5) - gammaln(a)), b / (a - 1)])
 
-    mean, square = response.at_natural(expected)
+    mean, square = at_natural(response, expected)
     assert_allclose(table["mean"], mean, rtol=1e-10)
     own = square - mean**2
     assert_allclose(table["mfvb_sd"], np.sqrt(own), rtol=1e-8)
@@ -59,8 +62,8 @@ def test_sds_follow_the_natural_parameters(name):
     def just_means(eta):
         return expected(eta)[0]
 
-    moved = np.diag(response.of_natural(just_means))
-    explained = np.diag(response.of_natural(just_means, method="mfvb"))
+    moved = np.diag(covariance_of_natural(response, just_means))
+    explained = np.diag(covariance_of_natural(response, just_means, method="mfvb"))
     assert (explained <= own * (1 + 1e-10)).all()  # a projection
     assert_allclose(table["sd"], np.sqrt(moved - explained + own), rtol=1e-8)
 
@@ -151,7 +154,31 @@ def test_without_fixed_effects_and_bad_arguments():
 
 
 def test_the_mean_of_an_inverse_precision():
-    """rate/(shape − 1), and infinite when the shape is 1 or less."""
-    response = fitted("crossed").posterior_.response
-    block = response.alpha.natural(response.fit.eta)["precision[1|g]"]
-    assert_allclose(inverse_mean(response, "precision[1|g]"), [[-block.x / block.log_x]])
+    """E 1/τ of a gamma is that of SciPy's inverse gamma, E Λ⁻¹ of a Wishart of its inverse Wishart."""
+    for name in ("slopes", "crossed", "counts"):
+        response = fitted(name)._joined.inner
+        for block in response.alpha.blocks:
+            assert_allclose(
+                inverse_mean(response, block), mean_of_inverse(response, block), rtol=1e-10
+            )
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "params"),
+    [
+        ("crossed", "precision[1|g]", {"shape": 1.0, "rate": 2.0}),
+        ("slopes", "Lambda[g]", {"dof": 3.0, "scale": np.eye(2)}),
+    ],
+)
+def test_an_inverse_precision_without_a_mean(name, block, params):
+    """Infinite, not negative, where the integral of 1/τ diverges: shape ≤ 1, or ν ≤ q + 1."""
+    response = fitted(name)._joined.inner
+    alpha, fit = response.alpha, response.fit
+    family, eta = alpha.blocks[block], fit.eta.copy()
+    for less in (0.0, 0.3):
+        stated = {
+            key: value - less if key in ("shape", "dof") else value for key, value in params.items()
+        }
+        eta[alpha.slices[block]] = family.flatten(family.from_params(**stated), natural=True)
+        at = replace(response, fit=replace(fit, point=replace(fit.point, eta=eta)))
+        assert np.all(np.isposinf(inverse_mean(at, block)))
