@@ -68,11 +68,11 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
-        "kmeans", five of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        "random_from_data"), or the responsibilities (N, K). Twelve starts by that name (with
+        "kmeans", eight of them are "k-means++" and "random_from_data") are tried by a few sweeps
         on a sample of the rows, and the best of them is fitted.
     n_init : int
-        Fits, each from eight starts of its own; the one with the highest ELBO is kept.
+        Fits, each from twelve starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
@@ -97,7 +97,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
     n_starts_, n_best_ : int
-        Starts tried, and how many of the eight of one fit came within a nat of the best of them;
+        Starts tried, and how many of the twelve of one fit came within a nat of the best of them;
         where only one or two did, a larger `n_init` may find a better optimum.
     elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
