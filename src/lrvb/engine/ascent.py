@@ -32,7 +32,7 @@ class Search:
         """Evaluate the start, and say clearly what is wrong if that fails."""
         point = self.objective.at(eta, order=1)
         if not np.isfinite(point.elbo):
-            raise _bad_start(self.objective.problem, point, explicit)
+            raise point.error or _bad_start(self.objective.problem, point, explicit)
         self._move(point)
 
     def sweep_blocks(self) -> None:
@@ -68,7 +68,7 @@ class Search:
         """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
         radius, rejected, best = 10.0 * np.sqrt(self.objective.problem.alpha.size), 0, np.inf
         if self.point.H is None:
-            self.point = self.objective.at(self.point.eta)
+            self.point = self.objective.at(self.point.eta, state=self.point.state)
         model = curved(self.point.residual, self.point.C, _curvature(self.point))
         while True:
             self.curved, decrement = model, model.decrement
@@ -83,7 +83,7 @@ class Search:
             if not np.isfinite(model.B).all():
                 return False, "the curvature of the ELBO is not finite", decrement
             step = trust_region_step(model, radius)
-            trial = self.objective.at(self.point.eta + step.delta)
+            trial = self.objective.at(self.point.eta + step.delta, state=self.point.state)
             rounding = 1e-12 * (1.0 + abs(self.point.elbo))
             gain = trial.elbo - self.point.elbo
             if step.gain < rounding:  # the gain drowns in rounding: ask for a smaller residual
@@ -129,7 +129,8 @@ class Search:
         """Move to η = target, or part of the way: the direction always ascends (natural gradient)."""
         direction = target - self.point.eta
         for damping in (1.0, 0.5, 0.1, 0.01):
-            trial = self.objective.at(self.point.eta + damping * direction, order=1)
+            eta = self.point.eta + damping * direction
+            trial = self.objective.at(eta, order=1, state=self.point.state)
             if trial.elbo >= self.point.elbo - 1e-14 * abs(self.point.elbo):
                 self._move(trial)
                 return True

@@ -10,6 +10,7 @@ from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.partitions import PartitionedSum
 from ..collapsed.seam import LocalSum
 from ..errors import NotAMaximum
+from ..numerics.algebra import gram
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
 from .fitting import Fit
@@ -30,7 +31,7 @@ class Curvature:
     @property
     def V(self) -> np.ndarray:
         """Covariance of q*: the mean-field answer."""
-        return self.C @ self.C.T
+        return gram(self.C)
 
     @property
     def alpha(self) -> MeanField:
@@ -53,7 +54,7 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
         if isinstance(fit.local_sum, PartitionedSum) and local_sum is not None:
             strategy = replace(fit.local_sum, inner=local_sum)
         rows = strategy.bind(fit.problem, fit.chunk_size)
-    point = Objective(fit.problem, rows).at(fit.eta)
+    point = Objective(fit.problem, rows).at(fit.eta, state=fit.point.state)
     assert point.H is not None
     model = curved(point.residual, point.C, point.H)
     require_maximum(fit, model)

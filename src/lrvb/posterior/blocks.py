@@ -14,6 +14,7 @@ import scipy.linalg
 
 from ..families.base import Family
 from ..numerics.packing import Slot
+from ..statement.parameters import require_methods
 
 
 class Support(NamedTuple):
@@ -147,6 +148,7 @@ class FamilyBlock:
 
     def unconstrained(self, m: np.ndarray) -> Coordinates:
         """The family's coordinates, copy by copy."""
+        require_methods(self.family, ("unconstrained", "constrain"), "draws")
         parts = [self.family.unconstrained(natural) for natural in self._copies()]
         means, loadings, rests = zip(*parts, strict=True)
         return Coordinates(

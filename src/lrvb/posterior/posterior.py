@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.files import file_path
 from ..engine.convergence import Convergence
 from ..engine.curvature import linearize
 from ..engine.fitting import Fit, fit
@@ -186,7 +187,7 @@ class Posterior:
         """Write the posterior to one file; `local=False` leaves out the local variables."""
         from .storage import save
 
-        return save(self, Path(path), local=local)
+        return save(self, file_path(path), local=local)
 
     # ---- the fit --------------------------------------------------------------------------
 

@@ -11,17 +11,16 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...collapsed.partitions import Partitions
 from ...data.standardise import measure
-from ...data.tables import Rows
+from ...data.tables import Rows, refuse_lazy, refuse_masked
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
-from ...models.densities import LOG_2PI
-from ...models.gaussian_mixture import NormalMixture
+from ...models.gaussian_mixture import NormalMixture, log_densities
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
@@ -29,6 +28,7 @@ from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
+from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
 from .priors import Priors, standardised_priors
@@ -143,14 +143,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
+        refuse_lazy(X)
+        refuse_masked("X", X)
+        refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)
         if parts is not None:
             return self._fit_parts(parts, K, sample_weight is not None)
         labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         _require_distinct(getattr(X, "columns", ()))
-        X = validate_data(
-            self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=1, order="C"
-        )
+        X = checked_matrix(self, X, ensure_min_samples=2, order="C")
         weights, counted = None, X
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -317,17 +318,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row under the mixture with the posterior-mean parameters."""
         X = self._checked(X)
-        parts = []
-        for k in range(len(self.weights_)):
-            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
-            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
-            parts.append(
-                np.log(self.weights_[k])
-                + logdet
-                - 0.5 * (root**2).sum(1)
-                - 0.5 * X.shape[1] * LOG_2PI
-            )
-        return logsumexp(np.stack(parts, axis=1), axis=1)
+        roots = self.precisions_cholesky_
+        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -347,23 +341,23 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return checked_matrix(self, X, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
-        result = np.empty((len(Z), len(self.weights_)))
-        for k in range(result.shape[1]):
-            Lambda = np.asarray(m.Lambda.x[k])
-            root = np.linalg.cholesky(Lambda)
-            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
-            spread = np.sum(Lambda * params["mu"]["cov"][k])
-            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
-            result[:, k] = offset - 0.5 * (distance + spread)
-        return result
+        Lambda = np.asarray(m.Lambda.x)
+        return log_densities(
+            Z,
+            params["mu"]["loc"],
+            np.linalg.cholesky(Lambda),
+            np.asarray(m.Lambda.logdet_x),
+            np.asarray(m.pi.log_x),
+            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

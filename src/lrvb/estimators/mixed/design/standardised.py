@@ -47,7 +47,7 @@ def coordinates(design: Design) -> Coordinates:
     X, names = design.X, design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns, shift = centred(X, intercept), 0.0
-    if intercept is not None and design.family == "gaussian":
+    if intercept is not None and design.family.quadratic:
         y = design.y if design.offset is None else design.y - design.offset
         shift = float(y.mean())
     return Coordinates(columns.center, columns.unit(), intercept, shift)
