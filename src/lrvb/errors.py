@@ -39,6 +39,10 @@ class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
 
 
+class LargeCorrection(LrvbError, UserWarning):
+    """Linear response and mean field disagree by more than correlations usually explain; a warning."""
+
+
 class NewLevels(LrvbError, UserWarning):
     """Groups that the fit has not seen are predicted by their term's variance; a warning."""
 

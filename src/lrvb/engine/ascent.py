@@ -8,6 +8,7 @@ from tqdm.auto import tqdm
 from ..errors import InvalidModel
 from ..statement.parameters import invalid_parts
 from ..statement.problem import Problem
+from .flatness import FLAT, flat_direction, in_words, loadings
 from .newton import Curved, curved, trust_region_step
 from .objective import Objective, Point
 
@@ -71,14 +72,14 @@ class Search:
         model = curved(self.point.residual, self.point.C, _curvature(self.point))
         while True:
             self.curved, decrement = model, model.decrement
-            if decrement <= tol:
+            if decrement <= tol and flat_direction(model) is None:
                 return True, f"the Newton step is {decrement:.0e} linear-response sds", decrement
             if decrement < 1e-6 and decrement >= 0.5 * best:
-                return True, f"rounding: Newton steps stay at {decrement:.0e} sds", decrement
+                return self._stop(True, f"rounding: Newton steps stay at {decrement:.0e} sds")
             if self.n_iter >= self.max_iter:
                 return False, f"max_iter={self.max_iter} iterations were used", decrement
             if radius < 1e-9:
-                return False, "no step, however short, increases the ELBO", decrement
+                return self._stop(False, "no step, however short, increases the ELBO")
             if not np.isfinite(model.B).all():
                 return False, "the curvature of the ELBO is not finite", decrement
             step = trust_region_step(model, radius)
@@ -104,7 +105,7 @@ class Search:
                 radius = 0.25 * min(radius, step.length)
                 self._show()
                 if step.gain < rounding and rejected > 2 and decrement < 1e-4:
-                    return decrement < 1e-6, "rounding limits the Newton steps", decrement
+                    return self._stop(decrement < 1e-6, "rounding limits the Newton steps")
                 continue
             if gain > 0.75 * step.gain and step.length > 0.8 * radius:
                 radius *= 3.0
@@ -113,6 +114,16 @@ class Search:
             best, rejected = min(best, decrement), 0
             self._move(trial, counted=True)
             model = better or curved(trial.residual, trial.C, _curvature(trial))
+
+    def _stop(self, converged: bool, reason: str) -> tuple[bool, str, float]:
+        """Nothing more can be gained: converged, unless a direction is left undetermined."""
+        assert self.curved is not None
+        flat = flat_direction(self.curved)
+        if flat is not None:
+            alpha = self.objective.problem.alpha
+            carriers = loadings(alpha, self.curved.C, flat.u)
+            converged, reason = False, f"{FLAT} along {in_words(alpha, carriers)}"
+        return converged, reason, self.curved.decrement
 
     def _towards(self, target: np.ndarray) -> bool:
         """Move to η = target, or part of the way: the direction always ascends (natural gradient)."""
