@@ -1,0 +1,93 @@
+"""From a statement of what is inside to weighted draws of θ: mode, bend, proposal, importance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .coordinates import Bend
+from .gaussian import Gaussian
+from .importance import Budget, Weighted, integrate
+from .mode import climb
+from .path import Inside, Path
+from .proposals import fit_blocks, probed
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Integral:
+    """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict."""
+
+    theta: np.ndarray
+    weighted: Weighted
+
+    @property
+    def heavy(self) -> tuple[np.ndarray, np.ndarray]:
+        """The draws that carry all but a millionth of the weight, and their weights."""
+        at = self.weighted.heavy()
+        return self.theta[at], self.weighted.weights[at] / self.weighted.weights[at].sum()
+
+
+def enough(d: int, levels: int) -> Budget:
+    """The draws that d coordinates and a smallest factor of so many levels need."""
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048)
+
+
+def integrate_gaussian(
+    inside: Gaussian, budget: Budget | None = None, seed: int = 0, progress: Progress | None = None
+) -> Integral:
+    """θ of a gaussian response: all coefficients are exact inside."""
+    kinds = inside.kinds
+    first = climb(inside.log_density, inside.start(), longest=_longest(kinds))
+    bend = Bend(kinds, first.x)
+
+    def target(x: np.ndarray) -> np.ndarray:
+        return inside.log_density(bend.natural(x)) + bend.log_jacobian(x)
+
+    mode = climb(target, bend.bend(first.x))
+    start = probed(target, mode.x, mode.axes())
+    levels = min(term.levels for term in inside.terms)
+    weighted = integrate(
+        target, start, budget=budget or enough(len(kinds), levels), seed=seed, progress=progress
+    )
+    return Integral(bend.natural(weighted.x), weighted)
+
+
+def integrate_path(
+    inside: Inside,
+    budget: Budget | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    start: np.ndarray | None = None,
+) -> Integral:
+    """θ = (β, hyperparameters) of any other response: levels are summed inside."""
+    kinds = inside.kinds
+    longest = _longest(kinds)
+    theta = inside.start() if start is None else start
+    mode = climb(inside.log_density, theta, inside.derivatives, longest)
+    if choose := getattr(inside, "choose_nodes", None):
+        up = mode.x.copy()
+        log = np.array(kinds) == "log"
+        up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
+        choose(np.array([mode.x, up]))
+        mode = climb(inside.log_density, mode.x, inside.derivatives, longest)
+    path = Path(inside, mode)
+    proposal = probed(path.log_density, path.start, path.axes)
+    levels = inside.term.levels if hasattr(inside, "term") else 100
+    weighted = integrate(
+        path.log_density,
+        proposal,
+        lambda x, w: fit_blocks(x, w, inside.p),
+        budget or enough(len(kinds), levels),
+        seed,
+        progress,
+    )
+    return Integral(path.natural(weighted.x), weighted)
+
+
+def _longest(kinds: list[str]) -> np.ndarray:  # type: ignore[type-arg]
+    """Newton's longest step of each coordinate: log sds and their like by 1, coefficients freely."""
+    return np.where(np.array(kinds) == "free", np.inf, 1.0)

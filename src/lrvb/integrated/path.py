@@ -1,0 +1,125 @@
+"""Coefficients along the path of their conditional modes: β = b(u) + L(u)ε, with u bent.
+
+b and L, the mode and the Cholesky factor of the inverse curvature of β given the hyperparameters u,
+are found at û and at ±1.5 and ±3 sds along each axis, and joined by cubic splines, additive over axes
+and linear beyond. ε is then near standard normal whatever u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from .coordinates import Bend, Kind
+from .mode import Mode, differenced
+
+_KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+_WIDTHS = (0.02, 0.7)  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
+_CLOSE = 1e-4  # squared length in sds of a conditional Newton step that ends the search
+
+
+class Inside(Protocol):
+    """What an integration over β and hyperparameters asks: θ = (β, u), u of d − p coordinates."""
+
+    p: int
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+
+    def start(self) -> np.ndarray:
+        """A first θ."""
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points."""
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian at one point."""
+
+
+class Path:
+    """x = (ε, bent u) ↔ θ = (β, u), with the Jacobian; made at the mode of θ."""
+
+    def __init__(self, inside: Inside, mode: Mode):
+        self.inside, self.p = inside, inside.p
+        p, d = self.p, len(mode.x)
+        self.bend = Bend(inside.kinds[p:], mode.x[p:])
+        self.center = self.bend.bend(mode.x[p:])
+        slope = self.bend.slope(self.center)
+        H = mode.hessian
+        marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
+        curvature = np.maximum(np.linalg.eigvalsh(-marginal), 1e-12)
+        _, U = np.linalg.eigh(-marginal)
+        self.width = np.clip(np.sqrt(((U**2) / curvature).sum(1)) / slope, *_WIDTHS)
+        self.triangle = np.tril_indices(p)
+        self.diagonal = self.triangle[0] == self.triangle[1]
+        self.base = self._conditional(np.zeros(d - p), mode.x[:p])
+        self.splines = [self._spline(j, d - p) for j in range(d - p)]
+        # curvature of u in bent coordinates: the density's, the bend's and that of log |L(u)|
+        _, push, extra = differenced(self._log_volume)(self.center)
+        self.hessian = slope[:, None] * marginal * slope + extra
+        axes = Mode(self.center, 0.0, self.hessian).axes()
+        self.axes = np.eye(d)
+        self.axes[p:, p:] = axes
+        self.start = np.r_[np.zeros(p), self.center + np.clip(axes @ (axes.T @ push), -1, 1)]
+
+    def natural(self, x: np.ndarray) -> np.ndarray:
+        """θ at n points (n, d)."""
+        p = self.p
+        curve = self._curve(x[:, p:])
+        entries = curve[:, p:].copy()
+        entries[:, self.diagonal] = np.exp(entries[:, self.diagonal])
+        L = np.zeros((len(x), p, p))
+        L[:, self.triangle[0], self.triangle[1]] = entries
+        beta = curve[:, :p] + np.einsum("nij,nj->ni", L, x[:, :p])
+        return np.concatenate([beta, self.bend.natural(x[:, p:])], axis=1)
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """log density of x at n points (n, d), (n,)."""
+        return self.inside.log_density(self.natural(x)) + self._log_volume(x[:, self.p :])
+
+    def _log_volume(self, u: np.ndarray) -> np.ndarray:
+        """log |∂θ/∂x| at n bent points (n, d − p), (n,)."""
+        log_diagonal = self._curve(u)[:, self.p :][:, self.diagonal]
+        return self.bend.log_jacobian(u) + log_diagonal.sum(1)
+
+    def _curve(self, u: np.ndarray) -> np.ndarray:
+        """b and the entries of L, logarithms on its diagonal, at n bent points."""
+        z = (u - self.center) / self.width
+        last = _KNOTS[-1]
+        total = np.tile(self.base, (len(u), 1))
+        for j, spline in enumerate(self.splines):
+            far = np.clip(z[:, j], -2 * last, 2 * last)
+            near = np.clip(far, -last, last)
+            total += spline(near) + (far - near)[:, None] * spline(near, 1)
+        return total
+
+    def _spline(self, axis: int, k: int) -> CubicSpline:
+        """The change of b and L along one axis of u, in sds."""
+        middle = len(_KNOTS) // 2
+        found: dict[int, np.ndarray] = {middle: self.base}
+        outwards: Sequence[int] = [*range(middle + 1, len(_KNOTS)), *range(middle - 1, -1, -1)]
+        for i in outwards:
+            move = np.zeros(k)
+            move[axis] = _KNOTS[i] * self.width[axis]
+            nearer = found[i - 1 if i > middle else i + 1]
+            found[i] = self._conditional(move, nearer[: self.p])
+        values = np.array([found[i] for i in range(len(_KNOTS))])
+        return CubicSpline(_KNOTS, values - self.base, bc_type="natural")
+
+    def _conditional(self, move: np.ndarray, beta: np.ndarray) -> np.ndarray:
+        """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
+        p = self.p
+        u = self.bend.natural(self.center + move)
+        for _ in range(8):
+            _, gradient, H = self.inside.derivatives(np.r_[beta, u])
+            step = np.linalg.solve(-H[:p, :p], gradient[:p])
+            beta = beta + step
+            if gradient[:p] @ step < _CLOSE:
+                break
+        entries = np.linalg.cholesky(np.linalg.inv(-H[:p, :p]))[self.triangle]
+        entries[self.diagonal] = np.log(entries[self.diagonal])
+        return np.r_[beta, entries]
