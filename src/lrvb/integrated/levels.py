@@ -22,7 +22,6 @@ NODES = (13, 17, 21, 25, 31, 41, 61, 81)
 TOLERANCE = 1e-4  # of Σ_g (log T_Q − log T_Q/2)²: the full sum's error is about the square of half's
 _CELLS = 4e5  # rows × nodes × points at a time: what fits a processor's cache
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
-_STEP = 1e-4  # of differences in the dispersions
 
 
 class Sums(NamedTuple):
@@ -108,7 +107,7 @@ class Levels:
         H[:p, :p] = -self.rows.X.T @ (self.rows.X * (information * weight).sum(1)[:, None])
         H[p, p] = -2 * precision * (counts @ (P * Z**2).sum(1))
         for i in range(k):
-            first, mixed, second = self._dispersion(theta, i, columns, eta)
+            first, mixed, second = self.rows.dispersion_derivatives(theta[p + 1 :], i, columns, eta)
             S[:, p + 1 + i] = self.groups.sum(first, axis=0)
             H[p + 1 + i, :p] = self.rows.X.T @ (mixed * weight).sum(1)
             H[:p, p + 1 + i] = H[p + 1 + i, :p]
@@ -118,7 +117,8 @@ class Levels:
         gradient = counts @ expected
         weighted = (S * np.sqrt(P * counts[:, None])[:, None]).transpose(1, 0, 2).reshape(d, -1)
         H += weighted @ weighted.T - (expected * counts[:, None]).T @ expected
-        return self._with_prior(theta, float(sums.value[0]), gradient, H)
+        value = float(sums.value[0])
+        return self.rows.with_prior(theta, value, gradient, H, self._log_prior)
 
     def moments(self, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior means and sds of the levels, (levels, 1) each, over weighted points (n, d).
@@ -219,32 +219,6 @@ class Levels:
             ends.append(x)
         return ends[0], ends[1]
 
-    def _dispersion(
-        self, theta: np.ndarray, i: int, columns: tuple[np.ndarray, ...], eta: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Derivatives of rows' log densities in the i-th dispersion: first, with η, with each other."""
-        tail = theta[None, self.p + 1 :]
-        E = _STEP * np.eye(self._k)
-
-        def at(move: np.ndarray) -> list[np.ndarray]:
-            return lifted(self.rows.phi(tail + move), 1)
-
-        lik = self.rows.likelihood
-        up, down = (lik.log_p(columns, eta, at(sign * E[i])) for sign in (1, -1))
-        first = (up - down) / (2 * _STEP)
-        score_up, score_down = (
-            lik.derivatives(columns, eta, at(sign * E[i]))[0] for sign in (1, -1)
-        )
-        second = []
-        for j in range(self._k):
-            corners = [
-                a * b * lik.log_p(columns, eta, at(a * 10 * E[i] + b * 10 * E[j]))
-                for a in (1, -1)
-                for b in (1, -1)
-            ]
-            second.append(np.sum(corners, axis=0) / (4 * (10 * _STEP) ** 2))
-        return first, (score_up - score_down) / (2 * _STEP), second
-
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""
         p = self.p
@@ -252,20 +226,3 @@ class Levels:
         total = self.rows.log_prior(theta[:, :p]) + self.constant
         total = total + self.term.log_prior(part, self.term.spread(part))
         return total + self.rows.log_prior_dispersion(theta[:, p + 1 :])
-
-    def _with_prior(
-        self, theta: np.ndarray, value: float, gradient: np.ndarray, H: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Derivatives with those of log p(θ) added: β's in closed form, others' by differences."""
-        p = self.p
-        gradient, H = gradient.copy(), H.copy()
-        gradient[:p] -= (theta[:p] - self.rows.mean) / self.rows.sd**2
-        H[np.arange(p), np.arange(p)] -= 1 / self.rows.sd**2
-        h = 1e-3
-        for i in range(p, len(theta)):
-            e = np.zeros(len(theta))
-            e[i] = h
-            low, middle, high = self._log_prior(theta + np.array([[-1], [0], [1]]) * e)
-            gradient[i] += (high - low) / (2 * h)
-            H[i, i] += (high - 2 * middle + low) / h**2
-        return value, gradient, H

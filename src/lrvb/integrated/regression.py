@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ from scipy.special import expit, log_expit
 
 from .coordinates import Kind
 from .likelihood import Columns, Likelihood
+from .mode import differenced
+
+_STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,59 @@ class Regression:
     def phi(self, theta: np.ndarray) -> list[np.ndarray]:
         """The dispersions themselves at n points of their part of θ (n, k), each (n,)."""
         return [natural(kind, theta[:, j]) for j, kind in enumerate(self.likelihood.dispersions)]
+
+    def dispersion_derivatives(
+        self, tail: np.ndarray, i: int, columns: Columns, eta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Derivatives of rows' log densities in the i-th dispersion's coordinate, by differences.
+
+        The first; the mixed one with η; the second ones with each dispersion. tail (k,) is the
+        dispersions' part of θ; columns (N, 1) and eta (N, Q), as are the results.
+        """
+        k, h = len(tail), _STEP
+        E = np.eye(k)
+
+        def moved(move: np.ndarray) -> list[np.ndarray]:
+            return lifted(self.phi((tail + move)[None]), 1)
+
+        log_p, derivatives = self.likelihood.log_p, self.likelihood.derivatives
+        up, down = (log_p(columns, eta, moved(side * h * E[i])) for side in (1, -1))
+        score_up, score_down = (
+            derivatives(columns, eta, moved(side * h * E[i]))[0] for side in (1, -1)
+        )
+        second = []
+        for j in range(k):
+            corners = [
+                a * b * log_p(columns, eta, moved(10 * h * (a * E[i] + b * E[j])))
+                for a in (1, -1)
+                for b in (1, -1)
+            ]
+            second.append(np.sum(corners, axis=0) / (4 * (10 * h) ** 2))
+        return (up - down) / (2 * h), (score_up - score_down) / (2 * h), second
+
+    def with_prior(
+        self,
+        theta: np.ndarray,
+        value: float,
+        gradient: np.ndarray,
+        H: np.ndarray,
+        log_prior: Callable[[np.ndarray], np.ndarray],
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Derivatives at θ (d,) of rows' sums with those of log p(θ) added.
+
+        β's are in closed form; others', by differences of `log_prior`, which maps (n, d) to (n,).
+        `value` has the prior already.
+        """
+        p, d = self.p, len(theta)
+        _, first, second = differenced(
+            lambda tail: log_prior(np.column_stack([np.tile(theta[:p], (len(tail), 1)), tail]))
+        )(theta[p:])
+        gradient, H = gradient.copy(), H.copy()
+        gradient[:p] -= (theta[:p] - self.mean) / self.sd**2
+        H[np.arange(p), np.arange(p)] -= 1 / self.sd**2
+        gradient[p:d] += first
+        H[p:, p:] += second
+        return value, gradient, H
 
 
 def natural(kind: Kind, theta: np.ndarray) -> np.ndarray:

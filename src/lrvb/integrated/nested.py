@@ -1,0 +1,278 @@
+"""Two nested factors, or a row effect within groups: both levels are summed out exactly given θ.
+
+With t = outer + inner on one grid for all inner levels, rows are evaluated once, and the inner
+integral at every outer node o_j is one matrix product exp(L) K, K_qj = N(t_q − o_j; 0, sd²). The
+derivatives in θ are expectations over the same nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import LrvbError
+from .coordinates import Kind
+from .groups import gather
+from .levels import TOLERANCE
+from .regression import Regression, lifted
+from .terms import Term
+
+_REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
+_STEPS = (1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
+_MOST = 2000  # nodes of a grid
+_COARSE = 41  # nodes on which a level's information is first looked for
+_EXTREME = 8.0  # |log sd| up to which grids are made
+
+
+class Grid(NamedTuple):
+    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), and the two sds."""
+
+    t: np.ndarray
+    o: np.ndarray
+    outer: float
+    inner: float
+
+
+class Sums(NamedTuple):
+    """Of one θ: value; error; grid; W = exp(L)/peak (M, Q); K (Q, J); F = WK; P (G, J) of o; eta."""
+
+    value: float
+    error: float
+    grid: Grid
+    W: np.ndarray
+    K: np.ndarray
+    F: np.ndarray
+    P: np.ndarray
+    eta: np.ndarray
+
+
+class Nested:
+    """θ = (β, log sd of outer, log sd of inner, dispersions), with both factors' levels summed out.
+
+    Every level of `inner` lies within one of `outer`; each has one intercept.
+    """
+
+    def __init__(self, rows: Regression, outer: Term, inner: Term):
+        self.outer, self.inner = outer, inner
+        self.within = gather(inner.codes, inner.levels)
+        parent = outer.codes[self.within.rows][self.within.starts]
+        # inner groups are put in the order of their outer level, so that both are runs
+        order = np.argsort(parent, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        placed = rank[self.within.of]
+        by_place = np.argsort(placed, kind="stable")
+        self.rows = rows.take(self.within.rows[by_place])
+        self.of = placed[by_place]
+        self.starts = np.searchsorted(self.of, np.arange(len(order)))
+        self.inner_level = inner.codes[self.within.rows][self.within.starts][order]
+        self.above = gather(parent[order], outer.levels)
+        self.constant = rows.likelihood.constant(rows.columns)
+        self.p = rows.p
+        self.information: tuple[float, float] | None = None
+        self.step = _STEPS[1]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return ["free"] * self.p + ["log", "log"] + list(self.rows.likelihood.dispersions)
+
+    def start(self) -> np.ndarray:
+        """A first θ: β at its prior mean, sds of ½, dispersions 1 (a probability ½)."""
+        k = len(self.rows.likelihood.dispersions)
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), np.zeros(k)])
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond the grids."""
+        result = np.full(len(theta), -np.inf)
+        sds = theta[:, self.p : self.p + 2]
+        for i in np.flatnonzero((np.abs(sds) < _EXTREME).all(1)):
+            result[i] = self._sums(theta[i]).value
+        return result
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Σ over outer levels of (log T − log T of half the nodes)², at n points (n,)."""
+        return np.array([self._sums(t).error for t in theta])
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """The widest grid steps whose error is within TOLERANCE at all n points."""
+        found = [self._informations(t) for t in theta]
+        self.information = max(i for i, _ in found), max(o for _, o in found)
+        for step in _STEPS:
+            self.step = step
+            if self.error(theta).max() < TOLERANCE:
+                return
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient E[S] and Hessian E[H] + Cov[S] of one θ (d,), from the nodes.
+
+        Given o the inner levels are independent, so Cov[S] is the mean over o of the sum of their
+        covariances, and the covariance over o of the sum of their means.
+        """
+        p, d = self.p, len(theta)
+        k = d - p - 2
+        sums = self._sums(theta)
+        t, o, sd_o, sd_i = sums.grid
+        W, K, F, P = sums.W, sums.K, sums.F, sums.P
+        A = P[self.above.of] / F
+        Pt = W * (A @ K.T)
+        gap = ((t[:, None] - o) / sd_i) ** 2 - 1
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        eta = sums.eta[:, None] + t
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        score, information = self.rows.likelihood.derivatives(columns, eta, phi)
+        weight = Pt[self.of]
+        X = self.rows.X
+        # parts of S that rows make: of β, then of the dispersions
+        S = np.empty((len(W), p + k, len(t)))
+        for j in range(p):
+            S[:, j] = np.add.reduceat(X[:, [j]] * score, self.starts, axis=0)
+        H = np.zeros((d, d))
+        H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
+        for i in range(k):
+            first, mixed, second = self.rows.dispersion_derivatives(
+                theta[p + 2 :], i, columns, eta
+            )
+            S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
+            H[p + 2 + i, :p] = X.T @ (mixed * weight).sum(1)
+            H[:p, p + 2 + i] = H[p + 2 + i, :p]
+            for j in range(k):
+                H[p + 2 + i, p + 2 + j] = (second[j] * weight).sum()
+        of_o = (o / sd_o) ** 2 - 1
+        K1 = K * gap
+        # second moments within inner levels
+        row_part = np.r_[np.arange(p), np.arange(p + 2, d)]
+        C = np.zeros((d, d))
+        scaled = (S * np.sqrt(Pt)[:, None]).transpose(1, 0, 2).reshape(p + k, -1)
+        C[np.ix_(row_part, row_part)] = scaled @ scaled.T
+        C[row_part, p + 1] = C[p + 1, row_part] = np.einsum("mkq,mq->k", S, W * (A @ K1.T))
+        C[p + 1, p + 1] = (W * (A @ (K1 * gap).T)).sum()
+        # means given o: of every inner level, then summed within outer levels
+        e = np.zeros((len(W), d, len(o)))
+        e[:, row_part] = ((S * W[:, None]).reshape(-1, len(t)) @ K).reshape(len(W), p + k, -1)
+        e[:, row_part] /= F[:, None]
+        e[:, p + 1] = (W @ K1) / F
+        flat = (e * np.sqrt(P[self.above.of])[:, None]).transpose(1, 0, 2).reshape(d, -1)
+        C -= flat @ flat.T
+        T = self.above.sum(e, axis=0)
+        T[:, p] = of_o
+        expected = np.einsum("gkj,gj->gk", T, P)
+        flat = (T * np.sqrt(P)[:, None]).transpose(1, 0, 2).reshape(d, -1)
+        C += flat @ flat.T - expected.T @ expected
+        gradient = expected.sum(0)
+        G, M = len(P), len(W)
+        H[p, p] = -2 * (gradient[p] + G)
+        H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
+        return self.rows.with_prior(theta, sums.value, gradient, H + C, self._log_prior)
+
+    def moments(
+        self, theta: np.ndarray, weights: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Posterior means and sds of the outer levels, then of the inner, (levels, 1) each."""
+        total = np.zeros((2, len(self.above.starts))), np.zeros((2, len(self.starts)))
+        for point, w in zip(theta, weights / weights.sum(), strict=True):
+            sums = self._sums(point)
+            t, o, _, _ = sums.grid
+            A = sums.P[self.above.of] / sums.F
+            mean_o, square_o = sums.P @ o, sums.P @ o**2
+            Pt = sums.W * (A @ sums.K.T)
+            both = (((sums.W * t) @ sums.K) * A) @ o
+            total[0][0] += w * mean_o
+            total[0][1] += w * square_o
+            total[1][0] += w * (Pt @ t - mean_o[self.above.of])
+            total[1][1] += w * (Pt @ t**2 - 2 * both + square_o[self.above.of])
+        prior = (weights / weights.sum()) @ np.exp(2 * theta[:, self.p : self.p + 2])
+        results = []
+        levels = (np.flatnonzero(self.above.group >= 0), self.inner_level)
+        for f, (term, at) in enumerate(zip((self.outer, self.inner), levels, strict=True)):
+            mean, square = np.zeros(term.levels), np.full(term.levels, prior[f])
+            mean[at], square[at] = total[f]
+            results.append((mean[:, None], np.sqrt(square - mean**2)[:, None]))
+        return results[0], results[1]
+
+    def _informations(self, theta: np.ndarray) -> tuple[float, float]:
+        """The largest information that rows have of an inner level, and of an outer level."""
+        p = self.p
+        sd_o, sd_i = np.exp(theta[p : p + 2])
+        total = np.hypot(sd_o, sd_i)
+        t = np.linspace(-1, 1, _COARSE) * _REACH * total
+        eta = self.rows.predictor(theta[None, :p])[0][:, None] + t
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        likelihood = self.rows.likelihood
+        _, information = likelihood.derivatives(columns, eta, phi)
+        log_p = np.add.reduceat(likelihood.log_p(columns, eta, phi), self.starts, axis=0)
+        log_p -= (t / total) ** 2 / 2
+        P = np.exp(log_p - log_p.max(1, keepdims=True))
+        P /= P.sum(1, keepdims=True)
+        inner = (np.add.reduceat(information, self.starts, axis=0) * P).sum(1)
+        inner = np.maximum(inner, 0.0)
+        # an inner level passes on at most what its own sd leaves of it
+        passed = inner / (1 + sd_i**2 * inner)
+        return float(inner.max()), float(self.above.sum(passed, axis=0).max())
+
+    def _grid(self, theta: np.ndarray) -> Grid:
+        """Grids with steps of `step` times the smallest conditional sd of a level."""
+        sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
+        of_inner, of_outer = self.information or self._informations(theta)
+        ends = _REACH * np.hypot(sd_o, sd_i), _REACH * sd_o
+        units = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
+        nodes = []
+        for end, unit in zip(ends, units, strict=True):
+            half = max(6, int(np.ceil(end / (self.step * min(unit, _WIDEST)))))
+            half += half % 2  # so that every second node has both ends
+            if 2 * half + 1 > _MOST:
+                raise LrvbError(
+                    f"A nested sum would need {2 * half + 1} nodes: rows know a level {end / unit:.0f} "
+                    "times better than its sd. The gaussian block is the way for such counts.",
+                    nodes=2 * half + 1,
+                )
+            nodes.append(np.linspace(-end, end, 2 * half + 1))
+        return Grid(nodes[0], nodes[1], sd_o, sd_i)
+
+    def _sums(self, theta: np.ndarray) -> Sums:
+        """Both sums of one θ, and their error from every second node."""
+        p = self.p
+        grid = self._grid(theta)
+        t, o, sd_o, sd_i = grid
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        eta = self.rows.predictor(theta[None, :p])[0]
+        log_rows = self.rows.likelihood.log_p(columns, eta[:, None] + t, phi)
+        L = np.add.reduceat(log_rows, self.starts, axis=0)
+        peak = L.max(1, keepdims=True)
+        W = np.exp(L - peak)
+        step = t[1] - t[0]
+        K = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2) * (step / (sd_i * np.sqrt(2 * np.pi)))
+        tiny = np.finfo(float).tiny
+        F = np.maximum(W @ K, tiny)
+        base = (o / sd_o) ** 2 / 2
+        J = self.above.sum(np.log(F) + peak, axis=0) - base
+        top = J.max(1, keepdims=True)
+        P = np.exp(J - top)
+        total = P.sum(1)
+        scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
+        values = top[:, 0] + np.log(total * scale)
+        F_half = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
+        J_half = self.above.sum(np.log(F_half) + peak, axis=0) - base
+        halves = top[:, 0] + np.log(2 * np.exp(J_half - top)[:, ::2].sum(1) * scale)
+        error = float(((values - halves) ** 2).sum())
+        value = float(values.sum()) + self._log_prior(theta[None])[0]
+        return Sums(value, error, grid, W, K, F, P / total[:, None], eta)
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray:
+        """log p(θ) and the rows' constant, (n,)."""
+        p = self.p
+        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        for j, term in enumerate((self.outer, self.inner)):
+            part = theta[:, p + j : p + j + 1]
+            total = total + term.log_prior(part, term.spread(part))
+        return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def is_nested(outer: np.ndarray, inner: np.ndarray) -> bool:
+    """Whether every level of `inner` (N,) lies within one level of `outer` (N,)."""
+    pairs = np.unique(np.column_stack([outer, inner]), axis=0)
+    return len(pairs) == len(np.unique(inner))
