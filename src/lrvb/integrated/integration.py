@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .coordinates import Bend
+from .crossed import Crossed
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate
-from .mode import climb
-from .path import Inside, Path
+from .laplace import Inside, Marginal
+from .mode import Mode, climb, differenced
+from .path import Path
 from .proposals import fit_blocks, probed
 
 Progress = Callable[[int, int], None]
@@ -64,24 +66,34 @@ def integrate_path(
     start: np.ndarray | None = None,
 ) -> Integral:
     """θ = (β, hyperparameters) of any other response: levels are summed inside."""
-    kinds = inside.kinds
+    kinds, p = inside.kinds, inside.p
     longest = _longest(kinds)
     theta = inside.start() if start is None else start
-    mode = climb(inside.log_density, theta, inside.derivatives, longest)
-    if choose := getattr(inside, "choose_nodes", None):
-        up = mode.x.copy()
-        log = np.array(kinds) == "log"
-        up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
-        choose(np.array([mode.x, up]))
-        mode = climb(inside.log_density, mode.x, inside.derivatives, longest)
-    path = Path(inside, mode)
+
+    def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
+        """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
+        if not isinstance(inside, Crossed):
+            return climb(inside.log_density, theta, inside.derivatives, longest), None
+        marginal = Marginal(inside, theta[:p])
+        found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
+        H = np.zeros((len(theta), len(theta)))
+        H[p:, p:] = found.hessian
+        return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
+
+    mode, hessian = settled(theta)
+    up = mode.x.copy()
+    log = np.array(kinds) == "log"
+    up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
+    inside.choose_nodes(np.array([mode.x, up]))
+    if hessian is None:
+        mode, hessian = settled(mode.x)
+    path = Path(inside, mode, hessian)
     proposal = probed(path.log_density, path.start, path.axes)
-    levels = inside.term.levels if hasattr(inside, "term") else 100
     weighted = integrate(
         path.log_density,
         proposal,
-        lambda x, w: fit_blocks(x, w, inside.p),
-        budget or enough(len(kinds), levels),
+        lambda x, w: fit_blocks(x, w, p),
+        budget or enough(len(kinds), inside.fewest),
         seed,
         progress,
     )

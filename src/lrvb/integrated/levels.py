@@ -53,6 +53,11 @@ class Levels:
         """Kinds of θ."""
         return ["free"] * self.p + ["log"] + list(self.rows.likelihood.dispersions)
 
+    @property
+    def fewest(self) -> int:
+        """Levels of the smallest factor."""
+        return self.term.levels
+
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, sd and dispersions 1 (a probability ½)."""
         return np.concatenate([self.rows.mean, self.term.start(1.0), np.zeros(self._k)])

@@ -79,6 +79,11 @@ class Nested:
         """Kinds of θ."""
         return ["free"] * self.p + ["log", "log"] + list(self.rows.likelihood.dispersions)
 
+    @property
+    def fewest(self) -> int:
+        """Levels of the smallest factor."""
+        return self.outer.levels
+
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, sds of ½, dispersions 1 (a probability ½)."""
         k = len(self.rows.likelihood.dispersions)
@@ -94,7 +99,7 @@ class Nested:
 
     def error(self, theta: np.ndarray) -> np.ndarray:
         """Σ over outer levels of (log T − log T of half the nodes)², at n points (n,)."""
-        return np.array([self._sums(t).error for t in theta])
+        return np.array([self._sums(t, half=True).error for t in theta])
 
     def choose_nodes(self, theta: np.ndarray) -> None:
         """The widest grid steps whose error is within TOLERANCE at all n points."""
@@ -232,8 +237,8 @@ class Nested:
             nodes.append(np.linspace(-end, end, 2 * half + 1))
         return Grid(nodes[0], nodes[1], sd_o, sd_i)
 
-    def _sums(self, theta: np.ndarray) -> Sums:
-        """Both sums of one θ, and their error from every second node."""
+    def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
+        """Both sums of one θ and, if asked, their error from half the nodes."""
         p = self.p
         grid = self._grid(theta)
         t, o, sd_o, sd_i = grid
@@ -255,10 +260,12 @@ class Nested:
         total = P.sum(1)
         scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
         values = top[:, 0] + np.log(total * scale)
-        F_half = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
-        J_half = self.above.sum(np.log(F_half) + peak, axis=0) - base
-        halves = top[:, 0] + np.log(2 * np.exp(J_half - top)[:, ::2].sum(1) * scale)
-        error = float(((values - halves) ** 2).sum())
+        error = 0.0
+        if half:
+            F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
+            J = self.above.sum(np.log(F) + peak, axis=0) - base
+            halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
+            error = float(((values - halves) ** 2).sum())
         value = float(values.sum()) + self._log_prior(theta[None])[0]
         return Sums(value, error, grid, W, K, F, P / total[:, None], eta)
 

@@ -8,49 +8,35 @@ and linear beyond. ε is then near standard normal whatever u.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from .coordinates import Bend, Kind
+from .coordinates import Bend
+from .laplace import Inside, conditional_mode
 from .mode import Mode, differenced
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
 _WIDTHS = (0.02, 0.7)  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
-_CLOSE = 1e-4  # squared length in sds of a conditional Newton step that ends the search
-
-
-class Inside(Protocol):
-    """What an integration over β and hyperparameters asks: θ = (β, u), u of d − p coordinates."""
-
-    p: int
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """Kinds of θ."""
-
-    def start(self) -> np.ndarray:
-        """A first θ."""
-
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points."""
-
-    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian at one point."""
 
 
 class Path:
-    """x = (ε, bent u) ↔ θ = (β, u), with the Jacobian; made at the mode of θ."""
+    """x = (ε, bent u) ↔ θ = (β, u), with the Jacobian; made at the mode of θ.
 
-    def __init__(self, inside: Inside, mode: Mode):
+    marginal is the Hessian of the log density of u with β integrated out, where `mode` is that
+    density's; without it `mode` and its Hessian are the joint density's.
+    """
+
+    def __init__(self, inside: Inside, mode: Mode, marginal: np.ndarray | None = None):
         self.inside, self.p = inside, inside.p
         p, d = self.p, len(mode.x)
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
         self.center = self.bend.bend(mode.x[p:])
         slope = self.bend.slope(self.center)
-        H = mode.hessian
-        marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
+        volume = self.bend.log_jacobian
+        if marginal is None:
+            H, volume = mode.hessian, self._log_volume
+            marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
         curvature = np.maximum(np.linalg.eigvalsh(-marginal), 1e-12)
         _, U = np.linalg.eigh(-marginal)
         self.width = np.clip(np.sqrt(((U**2) / curvature).sum(1)) / slope, *_WIDTHS)
@@ -58,8 +44,8 @@ class Path:
         self.diagonal = self.triangle[0] == self.triangle[1]
         self.base = self._conditional(np.zeros(d - p), mode.x[:p])
         self.splines = [self._spline(j, d - p) for j in range(d - p)]
-        # curvature of u in bent coordinates: the density's, the bend's and that of log |L(u)|
-        _, push, extra = differenced(self._log_volume)(self.center)
+        # curvature of u in bent coordinates: the density's, the bend's and, if joint, log |L(u)|'s
+        _, push, extra = differenced(volume)(self.center)
         self.hessian = slope[:, None] * marginal * slope + extra
         axes = Mode(self.center, 0.0, self.hessian).axes()
         self.axes = np.eye(d)
@@ -112,14 +98,8 @@ class Path:
 
     def _conditional(self, move: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
-        p = self.p
         u = self.bend.natural(self.center + move)
-        for _ in range(8):
-            _, gradient, H = self.inside.derivatives(np.r_[beta, u])
-            step = np.linalg.solve(-H[:p, :p], gradient[:p])
-            beta = beta + step
-            if gradient[:p] @ step < _CLOSE:
-                break
-        entries = np.linalg.cholesky(np.linalg.inv(-H[:p, :p]))[self.triangle]
+        mode = conditional_mode(self.inside, u, beta)
+        entries = np.linalg.cholesky(np.linalg.inv(-mode.hessian))[self.triangle]
         entries[self.diagonal] = np.log(entries[self.diagonal])
-        return np.r_[beta, entries]
+        return np.r_[mode.x, entries]
