@@ -23,6 +23,7 @@ numerics prior
 data families
 statement
 collapsed
+integrated
 engine
 posterior
 models report bridges

@@ -61,8 +61,7 @@ class Gaussian:
         R = np.concatenate([terms[t].R for t in self.together], axis=1)[order]
         self.first = Grouping(first.codes[order], R, first.levels)
         others = [
-            Grouping(terms[t].codes[order], terms[t].R[order], terms[t].levels)
-            for t in self.others
+            Grouping(terms[t].codes[order], terms[t].R[order], terms[t].levels) for t in self.others
         ]
         layout = Layout(rows.X[order], self.first, others)
         self.layout = layout

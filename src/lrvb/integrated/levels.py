@@ -14,12 +14,13 @@ import numpy as np
 
 from .coordinates import Kind
 from .groups import gather
+from .louis import louis
 from .regression import Regression, lifted
 from .terms import Term
 
 DROP = 20.0  # e^−20 = 2e-9 of the integrand's peak is left out beyond either end
 NODES = (13, 17, 21, 25, 31, 41, 61, 81)
-TOLERANCE = 1e-4  # of Σ_g (log T_Q − log T_Q/2)²: the full sum's error is about the square of half's
+TOLERANCE = 1e-4  # of Σ_g (log T_Q − log T_Q/2)², about what is wrong with the whole log density
 _CELLS = 4e5  # rows × nodes × points at a time: what fits a processor's cache
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
 
@@ -118,12 +119,9 @@ class Levels:
             H[:p, p + 1 + i] = H[p + 1 + i, :p]
             for j in range(k):
                 H[p + 1 + i, p + 1 + j] = (second[j] * weight).sum()
-        expected = np.einsum("gkq,gq->gk", S, P)
-        gradient = counts @ expected
-        weighted = (S * np.sqrt(P * counts[:, None])[:, None]).transpose(1, 0, 2).reshape(d, -1)
-        H += weighted @ weighted.T - (expected * counts[:, None]).T @ expected
+        gradient, covariance = louis(S, P, counts)
         value = float(sums.value[0])
-        return self.rows.with_prior(theta, value, gradient, H, self._log_prior)
+        return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
     def moments(self, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior means and sds of the levels, (levels, 1) each, over weighted points (n, d).

@@ -137,9 +137,7 @@ class Nested:
         H = np.zeros((d, d))
         H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
         for i in range(k):
-            first, mixed, second = self.rows.dispersion_derivatives(
-                theta[p + 2 :], i, columns, eta
-            )
+            first, mixed, second = self.rows.dispersion_derivatives(theta[p + 2 :], i, columns, eta)
             S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
             H[p + 2 + i, :p] = X.T @ (mixed * weight).sum(1)
             H[:p, p + 2 + i] = H[p + 2 + i, :p]

@@ -17,7 +17,10 @@ from .laplace import Inside, conditional_mode
 from .mode import Mode, differenced
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
-_WIDTHS = (0.02, 0.7)  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
+_WIDTHS = (
+    0.02,
+    0.7,
+)  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
 
 
 class Path:
