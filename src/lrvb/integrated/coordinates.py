@@ -15,8 +15,9 @@ import numpy as np
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
 Kind = Literal["free", "log", "correlation", "logit"]
-
-STEEPNESS = 4 / np.sqrt(2 * np.pi)  # d logit Φ(x) / dx at x = 0
+FREE: list[Kind] = ["free"]
+LOG: list[Kind] = ["log"]
+CORRELATION: list[Kind] = ["correlation"]
 
 
 class Bend:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..collapsed.gaussian.layout import Grouping, Layout
-from .coordinates import Kind
+from .coordinates import LOG, Kind
 from .regression import Regression
 from .terms import SdPrior, Spread, Term, split_by_size
 
@@ -78,7 +78,7 @@ class Gaussian:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ: every term's, then the log residual sd."""
-        return [kind for term in self.terms for kind in term.kinds] + ["log"]
+        return [kind for term in self.terms for kind in term.kinds] + LOG
 
     def start(self) -> np.ndarray:
         """A first θ: the residual and each term with an equal share of the rows' spread."""

@@ -96,7 +96,8 @@ def integrate(
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))
-    proposals, counts = [start], []
+    proposals: list[Proposal] = [start]
+    counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
     last = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .coordinates import Bend
+from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate
@@ -100,6 +100,6 @@ def integrate_path(
     return Integral(path.natural(weighted.x), weighted)
 
 
-def _longest(kinds: list[str]) -> np.ndarray:  # type: ignore[type-arg]
+def _longest(kinds: list[Kind]) -> np.ndarray:
     """Newton's longest step of each coordinate: log sds and their like by 1, coefficients freely."""
     return np.where(np.array(kinds) == "free", np.inf, 1.0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .coordinates import Kind
+from .coordinates import FREE, LOG, Kind
 from .groups import gather
 from .louis import louis
 from .regression import Regression, lifted
@@ -52,7 +52,7 @@ class Levels:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
-        return ["free"] * self.p + ["log"] + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + LOG + list(self.rows.likelihood.dispersions)
 
     @property
     def fewest(self) -> int:
@@ -154,10 +154,10 @@ class Levels:
             step = nodes[:, :, 1] - nodes[:, :, 0]
             jitter = generator.random(cell.shape) - 0.5
             drawn = np.take_along_axis(nodes, cell[:, :, None], 2)[:, :, 0] + step * jitter
-            result[np.ix_(at, np.flatnonzero(known), [0])] = drawn[:, :, None]
+            result[np.ix_(at, np.flatnonzero(known))] = drawn[:, :, None]
             new = generator.standard_normal((len(at), int((~known).sum()), 1))
             sd = np.exp(theta[at, self.p])[:, None, None]
-            result[np.ix_(at, np.flatnonzero(~known), [0])] = new * sd
+            result[np.ix_(at, np.flatnonzero(~known))] = new * sd
         return result
 
     def _chunks(self, points: np.ndarray) -> Iterator[np.ndarray]:

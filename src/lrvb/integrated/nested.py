@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
-from .coordinates import Kind
+from .coordinates import FREE, LOG, Kind
 from .groups import gather
 from .levels import TOLERANCE
 from .regression import Regression, lifted
@@ -77,7 +77,7 @@ class Nested:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
-        return ["free"] * self.p + ["log", "log"] + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + 2 * LOG + list(self.rows.likelihood.dispersions)
 
     @property
     def fewest(self) -> int:

@@ -15,6 +15,7 @@ from scipy.interpolate import CubicSpline
 from .coordinates import Bend
 from .laplace import Inside, conditional_mode
 from .mode import Mode, differenced
+from .proposals import Target
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
 _WIDTHS = (
@@ -36,7 +37,7 @@ class Path:
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
         self.center = self.bend.bend(mode.x[p:])
         slope = self.bend.slope(self.center)
-        volume = self.bend.log_jacobian
+        volume: Target = self.bend.log_jacobian
         if marginal is None:
             H, volume = mode.hessian, self._log_volume
             marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidModel
-from .coordinates import Kind
+from .coordinates import FREE, Kind
 from .groups import gather
 from .levels import DROP
 from .louis import louis
@@ -70,7 +70,7 @@ class Slopes:
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
         spread = [kind for term in self.terms for kind in term.kinds]
-        return ["free"] * self.p + spread + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + spread + list(self.rows.likelihood.dispersions)
 
     @property
     def fewest(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InvalidModel
 from ..prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Wishart
-from .coordinates import Kind
+from .coordinates import CORRELATION, LOG, Kind
 
 SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
 
@@ -64,7 +64,7 @@ class Term:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of this term's part of θ."""
-        return ["log"] * self.q + ["correlation"] * (self.q * (self.q - 1) // 2)
+        return LOG * self.q + CORRELATION * (self.q * (self.q - 1) // 2)
 
     @property
     def size(self) -> int:
