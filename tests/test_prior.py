@@ -100,7 +100,7 @@ def _term(q, sds, correlations, x=None):
 def test_lkj_integrates_to_one_in_three_dimensions(eta):
     """∫ p(θ) over Fisher's z of 3 partial correlations, by Gauss–Legendre on ρ; sds fixed."""
     term = _term(3, (HalfNormal(1.0),) * 3, LKJ(eta), np.zeros((50, 2)))
-    node, weight = np.polynomial.legendre.leggauss(60)
+    node, weight = np.polynomial.legendre.leggauss(40)
     rho = np.stack(np.meshgrid(node, node, node, indexing="ij"), -1).reshape(-1, 3)
     w = np.prod(np.meshgrid(weight, weight, weight, indexing="ij"), axis=0).ravel()
     theta = np.column_stack([np.zeros((len(rho), 3)), np.arctanh(rho)])

@@ -186,7 +186,9 @@ class Levels:
         step = (high - low) / (self.nodes - 1)
         value = top + np.log(total * step) + np.log(precision / (2 * np.pi)) / 2
         value = value @ self.groups.counts + self._log_prior(theta)
-        return Sums(value, np.abs(np.log(half / total)), Z, P / total[:, :, None], eta)
+        # half the nodes tell the step's error; what is seen at the ends would go on beyond them
+        error = np.abs(np.log(half / total)) + (P[:, :, 0] + P[:, :, -1]) / total
+        return Sums(value, error, Z, P / total[:, :, None], eta)
 
     def _ends(
         self, eta: np.ndarray, precision: np.ndarray, phi: list[np.ndarray]

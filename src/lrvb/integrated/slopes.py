@@ -24,6 +24,7 @@ NODES = (9, 13, 17, 21, 25, 31, 41, 61)  # an axis
 TOLERANCE = 3e-2  # of Σ_g (log T − log T of half)², about what is wrong with the whole log density
 _CELLS = 4e5  # rows × nodes × points at a time
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
+_EDGE_STEPS = 30
 _STEP = 1e-3  # of differences of Σ⁻¹ in its coordinates: second ones to 1e-6
 
 
@@ -65,6 +66,11 @@ class Slopes:
         self.p, self.k = rows.p, sum(term.size for term in terms)
         self.N, self.G = len(self.groups.rows), len(self.groups.starts)
         self._start = np.zeros((self.G, 2))
+        # where searches for the four sides begin: [low or high, axis, level, coordinate]
+        self._edges = np.zeros((2, 2, self.G, 2))
+        for axis in (0, 1):
+            self._edges[:, axis, :, axis] = np.sqrt(2 * DROP) * np.array([[-1.0], [1.0]])
+        self._last = self._edges.copy()
 
     @property
     def kinds(self) -> list[Kind]:
@@ -111,7 +117,7 @@ class Slopes:
         sums = self._sums(theta[None])
         p, d, k = self.p, len(theta), self.k
         Z, P = sums.nodes[0], sums.probability[0]
-        self._start = np.einsum("gk,gki->gi", P, Z)
+        self._start, self._edges = np.einsum("gk,gki->gi", P, Z), self._last.copy()
         counts, of = self.groups.counts, self.groups.of
         tail = theta[p + k :]
         phi = lifted(self.rows.phi(tail[None]), 1)
@@ -224,11 +230,14 @@ class Slopes:
         top = f.max((2, 3))
         P = np.exp(f - top[..., None, None])
         total, half = P.sum((2, 3)), 4 * P[:, :, ::2, ::2].sum((2, 3))
+        inner = P[:, :, 1:-1, 1:-1].sum((2, 3))
         cell = (high - low).prod(-1) / (Q - 1) ** 2 * C[..., 0, 0] * C[..., 1, 1]
         value = top + np.log(total * cell) - np.log(2 * np.pi) - logdet[:, None] / 2
         value = value @ self.groups.counts + self._log_prior(theta)
         P = (P / total[..., None, None]).reshape(len(theta), self.G, -1)
-        error = np.abs(np.log(half / total))
+        # what reaches the box's sides would go on beyond them
+        cut = 1 - inner / total
+        error = np.abs(np.log(half / total)) + cut
         return Sums(value, error, Z.reshape(len(theta), self.G, -1, 2), P, eta)
 
     def _slopes(
@@ -276,29 +285,61 @@ class Slopes:
 
         On each side the other coordinate follows its own maximum.
         """
-        z, C = mode
-        top, far = self._height(eta, precision, phi, z), np.sqrt(2 * DROP)
-        box = np.empty((2, *z.shape))
+        top = self._height(eta, precision, phi, mode.z)
+        box = np.empty((2, *mode.z.shape))
         for axis in (0, 1):
-            for which, side in enumerate((-1.0, 1.0)):
-                e = np.zeros_like(z)
-                e[..., axis] = side * far
-                for _ in range(5):
-                    here = z + np.einsum("ngij,ngj->ngi", C, e)
-                    gradient, H = self._slopes(eta, precision, phi, here)
-                    slope = np.einsum("ngij,ngi->ngj", C, gradient)
-                    curvature = np.einsum("ngij,ngik,ngkl->ngjl", C, H, C)
-                    other = curvature[..., 1 - axis, 1 - axis]
-                    follow = slope[..., 1 - axis] / np.maximum(other, 1e-3)
-                    fall = top - self._height(eta, precision, phi, here)
-                    fall -= slope[..., 1 - axis] * follow / 2  # what following will regain
-                    distance = np.sqrt(np.maximum(2 * fall, 1e-8))
-                    steep = slope[..., axis] - curvature[..., 0, 1] * follow
-                    steep = np.where(side * steep > -1e-9, -side * 1e-9, steep)
-                    e[..., axis] += np.clip((distance - far) * distance / steep, -6, 6)
-                    e[..., 1 - axis] += np.clip(follow, -6, 6)
+            for which in (0, 1):
+                e = np.tile(self._edges[which, axis], (len(eta), 1, 1))
+                e = self._edge(eta, precision, phi, mode, top, e, axis)
                 box[which, ..., axis] = e[..., axis]
+                self._last[which, axis] = e[0]
         return box[0], box[1]
+
+    def _edge(
+        self,
+        eta: np.ndarray,
+        precision: np.ndarray,
+        phi: list[np.ndarray],
+        mode: Mode,
+        top: np.ndarray,
+        e: np.ndarray,
+        axis: int,
+    ) -> np.ndarray:
+        """From e (n, G, 2) along one axis to where the profile log integrand has fallen by DROP.
+
+        √(2·fall) is nearly linear along the axis: Newton's method, in a bracket; the other
+        coordinate follows its own maximum. A fall between 0.9 and 1.5 DROP will do.
+        """
+        other = 1 - axis
+        side = np.sign(e[..., axis])
+        near, beyond = np.zeros_like(top), np.full_like(top, np.inf)
+        for _ in range(_EDGE_STEPS):
+            here = mode.z + np.einsum("ngij,ngj->ngi", mode.C, e)
+            gradient, H = self._slopes(eta, precision, phi, here)
+            slope = np.einsum("ngij,ngi->ngj", mode.C, gradient)
+            curvature = np.einsum("ngij,ngik,ngkl->ngjl", mode.C, H, mode.C)
+            own = np.maximum(curvature[..., other, other], 1e-3)
+            follow = slope[..., other] / own
+            regained = slope[..., other] * follow / 2
+            settled = regained < 0.5
+            fall = top - self._height(eta, precision, phi, here) - np.minimum(regained, 0.5)
+            good = settled & (fall > 0.9 * DROP) & (fall < 1.5 * DROP)
+            if good.all():
+                break
+            distance = np.abs(e[..., axis])
+            near = np.where(settled & (fall < DROP), distance, near)
+            beyond = np.where(settled & (fall >= DROP), distance, beyond)
+            steep = np.maximum(-side * (slope[..., axis] - curvature[..., 0, 1] * follow), 1e-9)
+            reached = np.sqrt(np.maximum(2 * fall, 1e-8))
+            new = distance + (np.sqrt(2.2 * DROP) - reached) * reached / steep
+            inside = (new > near) & (new < beyond) & (new < 2 * distance + 1)
+            middle = np.where(np.isfinite(beyond), (near + beyond) / 2, 1.5 * distance + 0.5)
+            new = np.where(good | ~settled, distance, np.where(inside, new, middle))
+            change = side * new - e[..., axis]
+            e[..., axis] += change
+            e[..., other] += np.where(good, 0.0, np.clip(follow, -2, 2))
+            e[..., other] -= np.clip(curvature[..., 0, 1] / own * change, -2, 2)
+        return e
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""
