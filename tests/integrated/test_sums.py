@@ -10,6 +10,7 @@ from small import FAMILIES, dispersion, intercepts, log_normal, log_rows, regres
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.crossed import Crossed
+from lrvb.integrated.inside import effects
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import differenced
 from lrvb.integrated.nested import Nested, is_nested
@@ -58,7 +59,9 @@ def test_merged_levels_change_nothing():
     assert model.G <= apart.G == len(np.unique(codes))
     assert_allclose(model.log_density(theta[None]), apart.log_density(theta[None]), rtol=1e-12)
     for ours, theirs in zip(
-        model.moments(theta[None], np.ones(1)), apart.moments(theta[None], np.ones(1)), strict=True
+        *effects(model, theta[None], np.ones(1)),
+        *effects(apart, theta[None], np.ones(1)),
+        strict=True,
     ):
         assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
@@ -67,7 +70,7 @@ def test_merged_levels_change_nothing():
 def test_moments_of_levels(family):
     """E z and sd z of each level by dense quadrature; a level without rows has its prior's."""
     model, rows, codes, theta = levels_model(family)
-    mean, sd = model.moments(theta[None], np.ones(1))
+    ((mean, sd),) = effects(model, theta[None], np.ones(1))
     z, phi = np.linspace(-16, 16, 4001), np.exp(dispersion(family))
     for g in np.unique(codes):
         at = np.flatnonzero(codes == g)
@@ -84,7 +87,7 @@ def test_draws_of_levels_have_their_moments():
     model, _, _, theta = levels_model("bernoulli")
     n = 4000
     draws = model.draw_levels(np.tile(theta, (n, 1)), seed=1)[:, :, 0]
-    mean, sd = model.moments(theta[None], np.ones(1))
+    ((mean, sd),) = effects(model, theta[None], np.ones(1))
     assert np.all(np.abs(draws.mean(0) - mean[:, 0]) < 5 * sd[:, 0] / np.sqrt(n))
     assert_allclose(draws.std(0), sd[:, 0], rtol=5 * np.sqrt(1 / n))
 
@@ -120,7 +123,8 @@ def test_slopes_agree_with_dense_quadrature(family, correlated):
     z = e @ L.T
     base = log_normal(e, 1.0).sum(-1) + 2 * np.log(axis[1] - axis[0])
     expected = model._log_prior(theta[None])[0]
-    mean, sd = model.moments(theta[None], np.ones(1))
+    found = effects(model, theta[None], np.ones(1))
+    mean, sd = np.hstack([each.mean for each in found]), np.hstack([each.sd for each in found])
     for g in np.unique(codes):
         at = np.flatnonzero(codes == g)
         f = base.copy()
@@ -155,7 +159,7 @@ def test_nested_agree_with_dense_quadrature(family):
     phi = np.exp(dispersion(family))
     o, z = np.linspace(-9, 9, 241), np.linspace(-6, 6, 241)
     expected = model._log_prior(theta[None])[0]
-    (mean_o, sd_o), (mean_i, sd_i) = model.moments(theta[None], np.ones(1))
+    (mean_o, sd_o), (mean_i, sd_i) = effects(model, theta[None], np.ones(1))
     for g in range(3):
         f = log_normal(o, 1.2) + np.log(o[1] - o[0])
         given = {}

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import InvalidModel
 from .coordinates import Kind
+from .inside import Effects, Evaluated
 from .levels import Levels
 from .regression import Regression
 from .terms import Term
@@ -87,15 +88,20 @@ class Crossed:
         H[self.p, self.p] += (high - 2 * middle + low) / h**2
         return value + float(middle), gradient, H
 
-    def moments(
-        self, theta: np.ndarray, weights: np.ndarray
-    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Posterior means and sds of the small factor's levels, then of the large one's, (levels, 1)."""
-        w = weights / weights.sum()
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z and E z² of the large factor's groups. See: Levels."""
+        inner = self.levels.evaluate(self._without(theta))
+        return inner._replace(value=inner.value + self._of_small(theta))
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of the small factor's levels, then of the large one's."""
         drawn = theta[:, self.fixed : self.p]
-        mean = w @ drawn
-        sd = np.sqrt(w @ (drawn - mean) ** 2)
-        return (mean[:, None], sd[:, None]), self.levels.moments(self._without(theta), weights)
+        mean = weights @ drawn
+        sd = np.sqrt(weights @ (drawn - mean) ** 2)
+        large = self.levels.unfold(self._without(theta), weights, first, second)
+        return (Effects(mean[:, None], sd[:, None]), *large)
 
     def _without(self, theta: np.ndarray) -> np.ndarray:
         """θ without the small factor's sd, of which the rows know nothing given its levels."""

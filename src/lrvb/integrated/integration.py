@@ -11,7 +11,8 @@ from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate
-from .laplace import Inside, Marginal
+from .inside import Effects, Inside
+from .laplace import Marginal
 from .mode import Mode, climb, differenced
 from .path import Path
 from .proposals import fit_blocks, probed
@@ -21,10 +22,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Integral:
-    """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict."""
+    """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
+
+    effects are every term's, in the order of the sds in θ; a gaussian response has its own moments.
+    """
 
     theta: np.ndarray
     weighted: Weighted
+    effects: tuple[Effects, ...] = ()
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
@@ -89,15 +94,26 @@ def integrate_path(
         mode, hessian = settled(mode.x)
     path = Path(inside, mode, hessian)
     proposal = probed(path.log_density, path.start, path.axes)
+    firsts: list[np.ndarray] = []
+    seconds: list[np.ndarray] = []
+
+    def target(x: np.ndarray) -> np.ndarray:
+        value, first, second = inside.evaluate(path.natural(x))
+        firsts.append(first)
+        seconds.append(second)
+        return value + path.log_volume(x[:, p:])
+
     weighted = integrate(
-        path.log_density,
+        target,
         proposal,
         lambda x, w: fit_blocks(x, w, p),
         budget or enough(len(kinds), inside.fewest),
         seed,
         progress,
     )
-    return Integral(path.natural(weighted.x), weighted)
+    natural, w = path.natural(weighted.x), weighted.weights
+    moments = (w @ np.concatenate(parts) for parts in (firsts, seconds))
+    return Integral(natural, weighted, inside.unfold(natural, w, *moments))
 
 
 def _longest(kinds: list[Kind]) -> np.ndarray:

@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
-from .coordinates import Kind
+from .inside import Inside
 from .mode import Mode
 
 _CLOSE = 1e-4  # squared length in sds of the Newton step that ends the search
 _MOST = 50
-_STEP = 1e-2  # of differences in u: the conditional mode is found to a hundredth of an sd
-
-
-class Inside(Protocol):
-    """What an integration over β and hyperparameters asks: θ = (β, u), u of d − p coordinates."""
-
-    p: int
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """Kinds of θ."""
-
-    def start(self) -> np.ndarray:
-        """A first θ."""
-
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points."""
-
-    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian at one point."""
-
-    def choose_nodes(self, theta: np.ndarray) -> None:
-        """The fewest nodes of the sums inside that suffice at n points."""
-
-    @property
-    def fewest(self) -> int:
-        """Levels of the smallest factor."""
 
 
 def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:

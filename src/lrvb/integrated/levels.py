@@ -14,6 +14,7 @@ import numpy as np
 
 from .coordinates import FREE, LOG, Kind
 from .groups import gather
+from .inside import Effects, Evaluated
 from .louis import louis
 from .regression import Regression, lifted
 from .terms import Term
@@ -70,8 +71,7 @@ class Levels:
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
         result = np.full(len(theta), -np.inf)
-        ok = np.flatnonzero(np.abs(theta[:, self.p] - self.start()[self.p]) < _REACH)
-        for at in self._chunks(ok):
+        for at in self._chunks(self._possible(theta)):
             result[at] = self._sums(theta[at]).value
         return result
 
@@ -123,21 +123,29 @@ class Levels:
         value = float(sums.value[0])
         return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
-    def moments(self, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior means and sds of the levels, (levels, 1) each, over weighted points (n, d).
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z and E z² of every group, (n, G) each."""
+        n = len(theta)
+        first, second = np.zeros((n, self.G)), np.zeros((n, self.G))
+        value = np.full(n, -np.inf)
+        for at in self._chunks(self._possible(theta)):
+            sums = self._sums(theta[at])
+            weighted = sums.probability * sums.nodes
+            value[at] = sums.value
+            first[at] = weighted.sum(2)
+            second[at] = (weighted * sums.nodes).sum(2)
+        return Evaluated(value, first, second)
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of the levels from the groups' mean moments (G,).
 
         A level without rows has its prior's.
         """
-        m1, m2 = np.zeros(self.G), np.zeros(self.G)
-        w = weights / weights.sum()
-        for at in self._chunks(np.arange(len(theta))):
-            sums = self._sums(theta[at])
-            m1 += w[at] @ (sums.probability * sums.nodes).sum(2)
-            m2 += w[at] @ (sums.probability * sums.nodes**2).sum(2)
-        prior = w @ np.exp(2 * theta[:, self.p])
-        m1, m2 = np.append(m1, 0.0), np.append(m2, prior)
-        mean, square = m1[self.groups.group], m2[self.groups.group]
-        return mean[:, None], np.sqrt(square - mean**2)[:, None]
+        m1 = np.append(first, 0.0)[self.groups.group]
+        m2 = np.append(second, weights @ np.exp(2 * theta[:, self.p]))[self.groups.group]
+        return (Effects(m1[:, None], np.sqrt(m2 - m1**2)[:, None]),)
 
     def draw_levels(self, theta: np.ndarray, seed: int) -> np.ndarray:
         """One draw of all levels for each of n points, (n, levels, 1)."""
@@ -159,6 +167,10 @@ class Levels:
             sd = np.exp(theta[at, self.p])[:, None, None]
             result[np.ix_(at, np.flatnonzero(~known))] = new * sd
         return result
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sd is within double precision's reach."""
+        return np.flatnonzero(np.abs(theta[:, self.p] - self.start()[self.p]) < _REACH)
 
     def _chunks(self, points: np.ndarray) -> Iterator[np.ndarray]:
         """Points in runs that keep the arrays in cache."""

@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
 from .groups import gather
+from .inside import Effects, Evaluated
 from .levels import TOLERANCE
 from .regression import Regression, lifted
 from .terms import Term
@@ -92,8 +93,7 @@ class Nested:
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond the grids."""
         result = np.full(len(theta), -np.inf)
-        sds = theta[:, self.p : self.p + 2]
-        for i in np.flatnonzero((np.abs(sds) < _EXTREME).all(1)):
+        for i in self._possible(theta):
             result[i] = self._sums(theta[i]).value
         return result
 
@@ -170,30 +170,46 @@ class Nested:
         H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
         return self.rows.with_prior(theta, sums.value, gradient, H + C, self._log_prior)
 
-    def moments(
-        self, theta: np.ndarray, weights: np.ndarray
-    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Posterior means and sds of the outer levels, then of the inner, (levels, 1) each."""
-        total = np.zeros((2, len(self.above.starts))), np.zeros((2, len(self.starts)))
-        for point, w in zip(theta, weights / weights.sum(), strict=True):
-            sums = self._sums(point)
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
+        n, G, M = len(theta), len(self.above.starts), len(self.starts)
+        first, second = np.zeros((n, G + M)), np.zeros((n, G + M))
+        value = np.full(n, -np.inf)
+        of = self.above.of
+        for i in self._possible(theta):
+            sums = self._sums(theta[i])
             t, o, _, _ = sums.grid
-            A = sums.P[self.above.of] / sums.F
-            mean_o, square_o = sums.P @ o, sums.P @ o**2
+            A = sums.P[of] / sums.F
             Pt = sums.W * (A @ sums.K.T)
-            both = (((sums.W * t) @ sums.K) * A) @ o
-            total[0][0] += w * mean_o
-            total[0][1] += w * square_o
-            total[1][0] += w * (Pt @ t - mean_o[self.above.of])
-            total[1][1] += w * (Pt @ t**2 - 2 * both + square_o[self.above.of])
-        prior = (weights / weights.sum()) @ np.exp(2 * theta[:, self.p : self.p + 2])
+            both = ((sums.W * t) @ (sums.K * o) * A).sum(1)
+            value[i] = sums.value
+            first[i, :G], second[i, :G] = sums.P @ o, sums.P @ o**2
+            first[i, G:] = Pt @ t - first[i, of]
+            second[i, G:] = Pt @ t**2 - 2 * both + second[i, of]
+        return Evaluated(value, first, second)
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of the outer levels and of the inner, from mean moments (G + M,)."""
+        G = len(self.above.starts)
+        prior = weights @ np.exp(2 * theta[:, self.p : self.p + 2])
         results = []
-        levels = (np.flatnonzero(self.above.group >= 0), self.inner_level)
-        for f, (term, at) in enumerate(zip((self.outer, self.inner), levels, strict=True)):
+        for f, (term, at, here) in enumerate(
+            [
+                (self.outer, np.flatnonzero(self.above.group >= 0), slice(0, G)),
+                (self.inner, self.inner_level, slice(G, None)),
+            ]
+        ):
             mean, square = np.zeros(term.levels), np.full(term.levels, prior[f])
-            mean[at], square[at] = total[f]
-            results.append((mean[:, None], np.sqrt(square - mean**2)[:, None]))
-        return results[0], results[1]
+            mean[at], square[at] = first[here], second[here]
+            results.append(Effects(mean[:, None], np.sqrt(square - mean**2)[:, None]))
+        return tuple(results)
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds the grids can cover."""
+        sds = theta[:, self.p : self.p + 2]
+        return np.flatnonzero((np.abs(sds) < _EXTREME).all(1))
 
     def _informations(self, theta: np.ndarray) -> tuple[float, float]:
         """The largest information that rows have of an inner level, and of an outer level."""

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from .coordinates import Bend
-from .laplace import Inside, conditional_mode
+from .inside import Inside
+from .laplace import conditional_mode
 from .mode import Mode, differenced
 from .proposals import Target
 
@@ -39,7 +40,7 @@ class Path:
         slope = self.bend.slope(self.center)
         volume: Target = self.bend.log_jacobian
         if marginal is None:
-            H, volume = mode.hessian, self._log_volume
+            H, volume = mode.hessian, self.log_volume
             marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
         curvature = np.maximum(np.linalg.eigvalsh(-marginal), 1e-12)
         _, U = np.linalg.eigh(-marginal)
@@ -69,9 +70,9 @@ class Path:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """log density of x at n points (n, d), (n,)."""
-        return self.inside.log_density(self.natural(x)) + self._log_volume(x[:, self.p :])
+        return self.inside.log_density(self.natural(x)) + self.log_volume(x[:, self.p :])
 
-    def _log_volume(self, u: np.ndarray) -> np.ndarray:
+    def log_volume(self, u: np.ndarray) -> np.ndarray:
         """log |∂θ/∂x| at n bent points (n, d − p), (n,)."""
         log_diagonal = self._curve(u)[:, self.p :][:, self.diagonal]
         return self.bend.log_jacobian(u) + log_diagonal.sum(1)

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import InvalidModel
 from .coordinates import FREE, Kind
 from .groups import gather
+from .inside import Effects, Evaluated
 from .levels import DROP
 from .louis import louis
 from .regression import Regression, lifted
@@ -92,9 +93,7 @@ class Slopes:
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
         result = np.full(len(theta), -np.inf)
-        log = np.array(self.kinds) == "log"
-        ok = np.flatnonzero((np.abs(theta - self.start())[:, log] < _REACH).all(1))
-        for at in self._chunks(ok):
+        for at in self._chunks(self._possible(theta)):
             result[at] = self._sums(theta[at]).value
         return result
 
@@ -146,18 +145,35 @@ class Slopes:
         value = float(sums.value[0])
         return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
-    def moments(self, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior means and sds of the levels' effects, (levels, 2) each, over weighted points."""
-        m1, m2 = np.zeros((self.G + 1, 2)), np.zeros((self.G + 1, 2))
-        w = weights / weights.sum()
-        for at in self._chunks(np.arange(len(theta))):
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z and E z² of every group's pair, (n, 2G) each."""
+        n = len(theta)
+        first, second = np.zeros((n, self.G, 2)), np.zeros((n, self.G, 2))
+        value = np.full(n, -np.inf)
+        for at in self._chunks(self._possible(theta)):
             sums = self._sums(theta[at])
-            m1[:-1] += np.einsum("n,ngk,ngki->gi", w[at], sums.probability, sums.nodes)
-            m2[:-1] += np.einsum("n,ngk,ngki->gi", w[at], sums.probability, sums.nodes**2)
+            value[at] = sums.value
+            first[at] = np.einsum("ngk,ngki->ngi", sums.probability, sums.nodes)
+            second[at] = np.einsum("ngk,ngki->ngi", sums.probability, sums.nodes**2)
+        return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of each term's levels from the groups' mean moments (2G,)."""
         precision, _ = self._precision(theta[:, self.p : self.p + self.k])
-        m2[-1] = w @ np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2)  # without rows
-        mean, square = m1[self.groups.group], m2[self.groups.group]
-        return mean, np.sqrt(square - mean**2)
+        prior = weights @ np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2)
+        m1 = np.vstack([first.reshape(-1, 2), np.zeros(2)])[self.groups.group]
+        m2 = np.vstack([second.reshape(-1, 2), prior])[self.groups.group]
+        mean, sd = m1, np.sqrt(m2 - m1**2)
+        if len(self.terms) == 1:
+            return (Effects(mean, sd),)
+        return Effects(mean[:, :1], sd[:, :1]), Effects(mean[:, 1:], sd[:, 1:])
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds are within double precision's reach."""
+        log = np.array(self.kinds) == "log"
+        return np.flatnonzero((np.abs(theta - self.start())[:, log] < _REACH).all(1))
 
     def _chunks(self, points: np.ndarray) -> Iterator[np.ndarray]:
         """Points in runs that keep the arrays in cache."""
