@@ -102,7 +102,7 @@ def test_a_correlated_t(seed):
         check(found, found.x[:, j], 0.0, sd[j], 0.0)
 
 
-@pytest.mark.parametrize("bend", [0.2, 0.5])
+@pytest.mark.parametrize("bend", [0.1, 0.5])
 def test_a_banana_is_right_or_says_that_it_is_not(bend):
     """x₁ ~ N(0, 1), x₂ | x₁ ~ N(b x₁², ½²): E x₂ = b, Var x₂ = 2b² + ¼."""
 
@@ -111,7 +111,7 @@ def test_a_banana_is_right_or_says_that_it_is_not(bend):
 
     mode = climb(target, np.array([0.5, 0.5]))
     found = integrate(target, probed(target, mode.x, mode.axes()))
-    assert found.k_hat < 0.7 if bend < 0.3 else found.k_hat > 0.5
+    assert found.k_hat < 0.5 if bend < 0.3 else found.k_hat > 0.5
     check(found, found.x[:, 1], bend, np.sqrt(2 * bend**2 + 0.25), 0.0)
     check(found, found.x[:, 0], 0.0, 1.0)
 

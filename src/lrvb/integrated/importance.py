@@ -14,10 +14,11 @@ from scipy.special import logsumexp
 
 from ..errors import LrvbError
 from ..numerics.pareto import smooth
-from .proposals import Proposal, Target, fit_blocks, pooled
+from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 
 Refit = Callable[[np.ndarray, np.ndarray], Proposal]
 
+_DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
 _ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
 
 
@@ -117,7 +118,8 @@ def integrate(
         effective = _ess(own) / n if np.isfinite(own).any() else 0.0
         done = len(counts)
         last = done >= budget.rounds and (effective >= _ENOUGH or done >= budget.most)
-        proposals.append(refit(points, tempered(log_w, 6 * x.shape[1])))
+        fitted = refit(points, tempered(log_w, 6 * x.shape[1]))
+        proposals.append(Mixture((fitted, start), np.array([1 - _DEFENCE, _DEFENCE])))
 
 
 def tempered(log_weights: np.ndarray, need: float) -> np.ndarray:

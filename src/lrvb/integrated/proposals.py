@@ -14,7 +14,7 @@ from ..numerics.sobol import sobol
 
 Target = Callable[[np.ndarray], np.ndarray]
 
-_PROBES = (1.0, 2.0, 3.0)  # sds from the mode where the fall of log density is measured
+_PROBES = (1.0, 2.0, 3.0, 4.5, 6.0)  # sds from the mode where the fall of log density is measured
 _SCALES = (0.4, 4.0)  # a side's scale relative to the curvature's, at least and at most
 _WIDE = 20  # dimensions from which a t with 7 degrees wastes most draws in its radius
 _CENTERS = np.linspace(-1.2, 1.2, 25)  # in sds, of a side-by-side fit of one axis
@@ -102,7 +102,7 @@ class Mixture:
 
 
 def probed(target: Target, center: np.ndarray, axes: np.ndarray) -> SplitT:
-    """A split t at a mode: each side's scale from the fall of log density at 1, 2 and 3 sds.
+    """A split t at a mode: each side's scale from the fall of log density at 1 to 6 sds.
 
     Axes (d, d) have unit length in sds of the mode's curvature.
     """
