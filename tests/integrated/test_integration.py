@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,14 @@ from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.integration import integrate_gaussian, integrate_path
 from lrvb.integrated.levels import Levels
+from lrvb.integrated.likelihood import Poisson
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
 from lrvb.prior import Exponential, HalfNormal, HalfStudentT
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import integrated as benchmark  # noqa: E402
 
 SOURCE = Path(lrvb.__file__).parent
 
@@ -106,8 +112,6 @@ def test_slopes_agree_with_gaussian_rows():
     eta = 6 + 0.3 * x + z[codes, 0] + x * z[codes, 1]
     y = rng.poisson(np.exp(eta)).astype(float)
     flat = np.full(2, 100.0)
-    from lrvb.integrated.likelihood import Poisson
-
     rows = Regression(Poisson(), (y,), X, np.zeros(n), np.array([6.0, 0.0]), flat)
     found = integrate_path(Slopes(rows, sloped(codes, x, levels)))
     w = found.weighted
@@ -118,7 +122,7 @@ def test_slopes_agree_with_gaussian_rows():
     assert np.all(np.abs(mean - truth) < 0.3 * sd)
     ((level_mean, level_sd),) = found.effects
     total = level_mean + mean
-    assert np.abs(total - (z + [6, 0.3])).max() < 0.2
+    assert np.abs(total - (z + np.array([6, 0.3]))).max() < 0.2
     assert level_sd.shape == (levels, 2)
 
 
@@ -146,7 +150,20 @@ def test_this_path_never_imports_jax():
     assert len(seen) > 15
 
 
-CASES = Path(__file__).resolve().parents[2].parent / "shared" / "mixed_cases"
+CASES = ROOT.parent / "shared" / "mixed_cases"
 needs_cases = pytest.mark.skipif(
     not CASES.is_dir(), reason="The folder ../shared/mixed_cases of real cases is not here."
 )
+
+
+@needs_cases
+@pytest.mark.parametrize("name", ["dyestuff2", "machines", "hsb82", "ohio", "bacteria"])
+def test_real_cases_agree_with_long_runs(name):
+    """Fixed effects within 0.1 sd and 5 %, sds and correlations within 0.15 sd and 10 %."""
+    case, design = benchmark.read(CASES, name)
+    found = benchmark.run(case, design)
+    assert found.weighted.k_hat < 0.7
+    worst = benchmark.compare(case, found)
+    for kind, bias, ratio in [("fixed", 0.1, 0.05), ("sd", 0.15, 0.1)]:
+        assert abs(worst[kind][0]) < bias
+        assert abs(np.log(worst[kind][1])) < ratio

@@ -181,6 +181,27 @@ def test_nested_agree_with_dense_quadrature(family):
     assert not is_nested(inner, outer)
 
 
+def test_nested_grids_of_one_or_of_each_outer_node_agree():
+    """As the inner sd shrinks grids change kind; sums and derivatives stay those of a finer grid."""
+    model, *_, theta = nested_model("bernoulli", step=0.45)
+    for log_sd in (-2.0, -4.0, -6.0):
+        theta[3] = log_sd
+        assert len(model._grid(theta).t) < 3000
+        gradient = model.derivatives(theta)[1]
+        expected = differenced(model.log_density)(theta)[1]
+        assert_allclose(gradient, expected, atol=1e-5 * np.abs(gradient).max())
+    # with an inner sd of e^−6 rows know nothing of it: one factor alone, to O(e^−12) a row
+    outer = Levels(model.rows.take(np.arange(30)), intercepts(_sorted_outer(model), 4), nodes=81)
+    without = model.log_density(theta[None]) - model._log_prior(theta[None])
+    alone = np.delete(theta, 3)[None]
+    single = outer.log_density(alone) - outer._log_prior(alone)
+    assert_allclose(without, single, atol=1e-4)
+
+
+def _sorted_outer(model):
+    return np.flatnonzero(model.above.group >= 0)[model.above.of[model.of]]
+
+
 def _moments(P, x):
     mean = P @ x
     return [mean, P @ x**2 - mean**2]

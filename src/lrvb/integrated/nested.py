@@ -7,6 +7,7 @@ derivatives in θ are expectations over the same nodes.
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -22,28 +23,35 @@ from .terms import Term
 _REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
 _STEPS = (1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
-_MOST = 2000  # nodes of a grid
+_MOST = 3000  # nodes of a grid
 _COARSE = 41  # nodes on which a level's information is first looked for
 _EXTREME = 8.0  # |log sd| up to which grids are made
 
 
+class TooManyNodes(LrvbError):
+    """A θ whose sums would need more nodes than is sensible."""
+
+
 class Grid(NamedTuple):
-    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), and the two sds."""
+    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), the two sds, and K (Q, J).
+
+    K_qj is the inner effect's density at t_q − o_j, times the step.
+    """
 
     t: np.ndarray
     o: np.ndarray
     outer: float
     inner: float
+    K: np.ndarray
 
 
 class Sums(NamedTuple):
-    """Of one θ: value; error; grid; W = exp(L)/peak (M, Q); K (Q, J); F = WK; P (G, J) of o; eta."""
+    """Of one θ: value; error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta (N,)."""
 
     value: float
     error: float
     grid: Grid
     W: np.ndarray
-    K: np.ndarray
     F: np.ndarray
     P: np.ndarray
     eta: np.ndarray
@@ -91,10 +99,14 @@ class Nested:
         return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), np.zeros(k)])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond the grids."""
+        """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.
+
+        Only tails are: at the mode, `derivatives` and `choose_nodes` raise instead.
+        """
         result = np.full(len(theta), -np.inf)
         for i in self._possible(theta):
-            result[i] = self._sums(theta[i]).value
+            with contextlib.suppress(TooManyNodes):
+                result[i] = self._sums(theta[i]).value
         return result
 
     def error(self, theta: np.ndarray) -> np.ndarray:
@@ -119,8 +131,8 @@ class Nested:
         p, d = self.p, len(theta)
         k = d - p - 2
         sums = self._sums(theta)
-        t, o, sd_o, sd_i = sums.grid
-        W, K, F, P = sums.W, sums.K, sums.F, sums.P
+        t, o, sd_o, sd_i, K = sums.grid
+        W, F, P = sums.W, sums.F, sums.P
         A = P[self.above.of] / F
         Pt = W * (A @ K.T)
         gap = ((t[:, None] - o) / sd_i) ** 2 - 1
@@ -177,11 +189,14 @@ class Nested:
         value = np.full(n, -np.inf)
         of = self.above.of
         for i in self._possible(theta):
-            sums = self._sums(theta[i])
-            t, o, _, _ = sums.grid
+            try:
+                sums = self._sums(theta[i])
+            except TooManyNodes:
+                continue
+            t, o, _, _, K = sums.grid
             A = sums.P[of] / sums.F
-            Pt = sums.W * (A @ sums.K.T)
-            both = ((sums.W * t) @ (sums.K * o) * A).sum(1)
+            Pt = sums.W * (A @ K.T)
+            both = ((sums.W * t) @ (K * o) * A).sum(1)
             value[i] = sums.value
             first[i, :G], second[i, :G] = sums.P @ o, sums.P @ o**2
             first[i, G:] = Pt @ t - first[i, of]
@@ -233,29 +248,39 @@ class Nested:
         return float(inner.max()), float(self.above.sum(passed, axis=0).max())
 
     def _grid(self, theta: np.ndarray) -> Grid:
-        """Grids with steps of `step` times the smallest conditional sd of a level."""
+        """Grids with steps of `step` times the smallest conditional sd of a level.
+
+        Where the inner sd is so small that one grid for all would be longer, every outer node has
+        its own: t = o_j + inner, and K is zero but for its own nodes.
+        """
         sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
         of_inner, of_outer = self.information or self._informations(theta)
-        ends = _REACH * np.hypot(sd_o, sd_i), _REACH * sd_o
-        units = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
-        nodes = []
-        for end, unit in zip(ends, units, strict=True):
-            half = max(6, int(np.ceil(end / (self.step * min(unit, _WIDEST)))))
-            half += half % 2  # so that every second node has both ends
-            if 2 * half + 1 > _MOST:
-                raise LrvbError(
-                    f"A nested sum would need {2 * half + 1} nodes: rows know a level {end / unit:.0f} "
-                    "times better than its sd. The gaussian block is the way for such counts.",
-                    nodes=2 * half + 1,
-                )
-            nodes.append(np.linspace(-end, end, 2 * half + 1))
-        return Grid(nodes[0], nodes[1], sd_o, sd_i)
+        unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
+        half_o = _half(sd_o, self.step * min(unit_o, _WIDEST))
+        step = self.step * min(unit_i, _WIDEST)
+        shared, apart = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+        size = min(2 * shared + 1, (2 * apart + 1) * (2 * half_o + 1))
+        if size > _MOST:
+            raise TooManyNodes(
+                f"A nested sum would need {size} nodes: rows know a level far better than its sd does. "
+                "The gaussian block is the way for such rows.",
+                nodes=size,
+            )
+        o = np.linspace(-1, 1, 2 * half_o + 1) * _REACH * sd_o
+        if 2 * shared + 1 <= size:
+            t = np.linspace(-1, 1, 2 * shared + 1) * _REACH * np.hypot(sd_o, sd_i)
+            density = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2)
+            return Grid(t, o, sd_o, sd_i, density * ((t[1] - t[0]) / (sd_i * np.sqrt(2 * np.pi))))
+        e = np.linspace(-1, 1, 2 * apart + 1) * _REACH
+        weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
+        K = np.kron(np.eye(len(o)), weight[:, None])
+        return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
 
     def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
         """Both sums of one θ and, if asked, their error from half the nodes."""
         p = self.p
         grid = self._grid(theta)
-        t, o, sd_o, sd_i = grid
+        t, o, sd_o, _, K = grid
         columns = tuple(column[:, None] for column in self.rows.columns)
         phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
         eta = self.rows.predictor(theta[None, :p])[0]
@@ -263,8 +288,6 @@ class Nested:
         L = np.add.reduceat(log_rows, self.starts, axis=0)
         peak = L.max(1, keepdims=True)
         W = np.exp(L - peak)
-        step = t[1] - t[0]
-        K = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2) * (step / (sd_i * np.sqrt(2 * np.pi)))
         tiny = np.finfo(float).tiny
         F = np.maximum(W @ K, tiny)
         base = (o / sd_o) ** 2 / 2
@@ -274,14 +297,14 @@ class Nested:
         total = P.sum(1)
         scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
         values = top[:, 0] + np.log(total * scale)
-        error = 0.0
+        error, whole = 0.0, F
         if half:
             F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
             J = self.above.sum(np.log(F) + peak, axis=0) - base
             halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
             error = float(((values - halves) ** 2).sum())
         value = float(values.sum()) + self._log_prior(theta[None])[0]
-        return Sums(value, error, grid, W, K, F, P / total[:, None], eta)
+        return Sums(value, error, grid, W, whole, P / total[:, None], eta)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""
@@ -291,6 +314,12 @@ class Nested:
             part = theta[:, p + j : p + j + 1]
             total = total + term.log_prior(part, term.spread(part))
         return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def _half(sd: float, step: float) -> int:
+    """Steps to either side that reach _REACH sds: even, so that every second node has both ends."""
+    half = max(6, int(np.ceil(_REACH * sd / step)))
+    return half + half % 2
 
 
 def is_nested(outer: np.ndarray, inner: np.ndarray) -> bool:
