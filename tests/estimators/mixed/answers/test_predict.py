@@ -20,7 +20,7 @@ from lrvb.engine.response import respond
 from lrvb.estimators.mixed.answers import prediction
 from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
 from lrvb.estimators.mixed.design.design import build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
 from lrvb.estimators.mixed.fit.arrangement import arrange
 from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
@@ -113,7 +113,7 @@ def predictor(formula, family, factorization, y):
     design = dataclasses.replace(build(formula, frame(), family), y=y)
     priors = fitted("rows" if "obs" in formula else "counts", factorization).priors_
     problem = state_problem(PrecisionModel(priors, design), None)
-    where = coordinates(design)
+    where = standardisation(design)
     arrangement = arrange(design, problem.alpha, where, fixed_prior(priors, where), factorization)
     optimum = fit(problem, init=start(design), local_sum=arrangement.block)
     joint = join(arrangement.block, respond(linearize(optimum)), where)

@@ -17,7 +17,7 @@ from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
 from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.optimum import find_optimum
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
@@ -82,7 +82,7 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
 
 def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     """The model at the optimum of a design, without averaging."""
-    stated, where = resolve(model.priors, design), coordinates(design)
+    stated, where = resolve(model.priors, design), standardisation(design)
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
