@@ -20,8 +20,10 @@ from .errors import (
     CoincidentComponents,
     InvalidData,
     InvalidModel,
+    LargeCorrection,
     LrvbError,
     NotAMaximum,
+    NotAveraged,
     NotConverged,
 )
 from .families import (
@@ -78,6 +80,7 @@ __all__ = [
     "GramSum",
     "InvalidData",
     "InvalidModel",
+    "LargeCorrection",
     "LocalSum",
     "LrvbError",
     "MixedModel",
@@ -85,6 +88,7 @@ __all__ = [
     "MultivariateNormal",
     "Normal",
     "NotAMaximum",
+    "NotAveraged",
     "NotConverged",
     "Posterior",
     "Response",

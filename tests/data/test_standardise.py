@@ -80,3 +80,10 @@ def test_squares_stay_in_range(scale: float) -> None:
     np.testing.assert_allclose(found.size / scale, plain.size, rtol=1e-12)
     half = merge(measure(scale * X[:200]), measure(scale * X[200:]))
     np.testing.assert_allclose(half.spread / scale, plain.spread, rtol=1e-12)
+
+
+def test_no_columns_have_no_measures() -> None:
+    """A model without fixed effects has none."""
+    found = measure(np.zeros((5, 0))).about_zero()
+    assert found.n == 5
+    assert found.unit().shape == found.center.shape == (0,)

@@ -87,6 +87,18 @@ def local_root(H_za: Any, C_z: Any, H_zz: Any) -> Any:
     return response_root(C_z, H_zz) @ H_za
 
 
+def local_covariance(
+    Sigma_z: np.ndarray, R: np.ndarray, Sigma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Cov(z) = Σ̂_z|α + RΣ̂_αRᵀ (…, d, d) and Cov(z, α) = RΣ̂_α (…, d, a).
+
+    z are variables that were integrated out, Σ̂_z|α (…, d, d) their response alone and R (…, d, a) how
+    their means follow m_α. See: eq:nuisance_lrvb_est
+    """
+    cross = R @ Sigma
+    return Sigma_z + cross @ np.swapaxes(R, -1, -2), cross
+
+
 def cholesky(B: Any) -> Any:
     """Lower Cholesky factor; NaN where B is not positive definite, never an exception."""
     if isinstance(B, np.ndarray):

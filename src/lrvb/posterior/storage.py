@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.files import whole
+from ..data.files import file_path, whole
 from ..engine.convergence import Convergence
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
@@ -80,7 +80,7 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
 
 def load(path: str | Path) -> Posterior:
     """Read a posterior written by `Posterior.save`."""
-    path = Path(path)
+    path = file_path(path)
     if not path.exists():
         raise InvalidData(f"There is no file '{path}'; give the path that was passed to save.")
     try:

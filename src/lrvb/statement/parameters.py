@@ -168,11 +168,22 @@ def invalid_parts(alpha: MeanField, eta: np.ndarray) -> list[tuple[str, str]]:
     ]
 
 
+def require_methods(family: Family, methods: tuple[str, ...], purpose: str) -> None:
+    """What a family may leave out is missed only when it is needed, and then by its name."""
+    for method in methods:
+        if getattr(type(family), method) is getattr(Family, method):
+            raise InvalidModel(
+                f"{type(family).__name__} has no method {method}, which {purpose} need; write it, as "
+                "in docs/skeletons/family.py."
+            )
+
+
 @in_double
 def usual_parameters(alpha: MeanField, eta: np.ndarray) -> dict[str, dict[str, Any]]:
     """The usual parameters of every block, with the batch axes in front."""
     result: dict[str, dict[str, Any]] = {}
     for name, family in alpha.blocks.items():
+        require_methods(family, ("params",), "its usual parameters")
         copies = eta[alpha.slices[name]].reshape(family.copies, family.size)
         each = [family.params(family.unflatten(c, natural=True)) for c in copies]
         result[name] = {

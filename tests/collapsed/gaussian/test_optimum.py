@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from block_cases import Shape, dense_rows, flat, layout_of
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from block_cases import Shape, dense_rows, flat, layout_of
 from lrvb.collapsed.gaussian.arrow import Prior
+from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.collapsed.gaussian.layout import Layout
-from lrvb.collapsed.gaussian.optimum import NoOptimum, Setting, State, optimum
+from lrvb.collapsed.gaussian.optimum import IteratedOptimum, optimum
+from lrvb.collapsed.gaussian.reweighted import Reweighted
 from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
 from lrvb.likelihoods import BINOMIAL, POISSON
@@ -28,7 +30,7 @@ def dense_prior(layout: Layout, prior: Prior) -> np.ndarray:
     return P
 
 
-def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Setting:
+def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Reweighted:
     masks = None
     if not joint:
         owner = np.concatenate(
@@ -39,7 +41,7 @@ def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Setti
             ]
         )
         masks = np.ones((layout.q, layout.q), bool), owner[:, None] == owner
-    return Setting(layout, rows, np.zeros(layout.n) + offset, masks)
+    return Reweighted(layout, rows, np.zeros(layout.n) + offset, masks)
 
 
 def spherical(layout: Layout, precision: float, fixed: float = 0.1) -> Prior:
@@ -64,7 +66,9 @@ def data_of(kind: str, layout: Layout, seed: int = 0):
     }[kind]()
 
 
-def solve(setting: Setting, prior: Prior, center=None, start: State | None = None) -> State:
+def solve(
+    setting: Reweighted, prior: Prior, center=None, start: IteratedOptimum | None = None
+) -> IteratedOptimum:
     center = setting.layout.zeros() if center is None else center
     return optimum(setting, prior, center, S, start, TOL)
 
@@ -72,7 +76,7 @@ def solve(setting: Setting, prior: Prior, center=None, start: State | None = Non
 # ---- brute force -----------------------------------------------------------------------------
 
 
-def brute_force(setting: Setting, prior: Prior, center: np.ndarray):
+def brute_force(setting: Reweighted, prior: Prior, center: np.ndarray):
     """Mean, covariance and bound: BFGS over μ and the entries of a Cholesky factor that masks leave."""
     layout, C = setting.layout, dense_rows(setting.layout)
     P, size = dense_prior(layout, prior), layout.size
@@ -132,7 +136,9 @@ def test_the_optimum_is_that_of_a_blind_search(kind, joint, crossed):
 # ---- conditions ------------------------------------------------------------------------------
 
 
-def assert_stationary(setting: Setting, prior: Prior, state: State, center=None) -> None:
+def assert_stationary(
+    setting: Reweighted, prior: Prior, state: IteratedOptimum, center=None
+) -> None:
     """Cᵀℓ_η = P(μ − μ₀) in units of sds, Σ⁻¹ = CᵀWC + P and v = diag(CΣCᵀ), densely."""
     layout, C = setting.layout, dense_rows(setting.layout)
     P = dense_prior(layout, prior)

@@ -9,6 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import binom, norm, poisson
 
+from differences import slope
 from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
 from lrvb.likelihoods import BINOMIAL, FAMILIES, POISSON
@@ -31,9 +32,7 @@ ROWS = {
 every_kind = pytest.mark.parametrize("kind", ROWS)
 
 
-def slope(f, h=2e-3):
-    """f'(0) by five points: the error is h⁴ of a fifth derivative, about 1e-10."""
-    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
+H = 2e-3  # five points: h⁴ of a fifth derivative is about 1e-10
 
 
 @every_kind
@@ -42,11 +41,11 @@ def test_first_derivatives_are_those_of_the_value(kind):
     rows = ROWS[kind]()
     terms = rows.at(ETA, VARIANCE, S)
     for n, unit in enumerate(np.eye(len(ETA))):
-        by_eta = slope(lambda h, d=unit: rows.at(ETA + h * d, VARIANCE, S).value)
-        by_v = slope(lambda h, d=unit: rows.at(ETA, VARIANCE + h * d, S).value)
+        by_eta = slope(lambda h, d=unit: rows.at(ETA + h * d, VARIANCE, S).value, H)
+        by_v = slope(lambda h, d=unit: rows.at(ETA, VARIANCE + h * d, S).value, H)
         assert_allclose([terms.e[n], terms.v[n]], [by_eta, by_v], rtol=1e-8, atol=1e-8)
     if rows.scaled:
-        by_s = slope(lambda h: rows.at(ETA, VARIANCE, S + h).value)
+        by_s = slope(lambda h: rows.at(ETA, VARIANCE, S + h).value, H)
         assert_allclose(terms.s.sum(), by_s, rtol=1e-8)
 
 
@@ -64,7 +63,7 @@ def test_second_derivatives_are_those_of_the_first(kind):
     for first in letters:
         for by in letters:
             name = "".join(sorted(first + by, key="evs".index))
-            found = slope(lambda h, a=first, b=by: getattr(moves[b](h), a))
+            found = slope(lambda h, a=first, b=by: getattr(moves[b](h), a), H)
             assert_allclose(getattr(terms, name), found, rtol=1e-8, atol=2e-9, err_msg=name)
 
 

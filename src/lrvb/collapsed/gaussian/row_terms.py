@@ -6,7 +6,7 @@ residual's, or an observation-level effect's). The terms in E log τ are counted
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,11 @@ _NONE = np.zeros(0)
 
 
 class RowTerms(NamedTuple):
-    """Σ_n ℓ, and of every row its derivatives in η̄ (e), v and, for rows that have it, s."""
+    """Σ_n ℓ, and of every row its derivatives in η̄ (e), v and, for rows that have it, s.
+
+    `noise` is the variance of a row's own effect given its η, where it has one; `start` what a call at
+    a point nearby may begin from.
+    """
 
     value: float
     e: np.ndarray
@@ -29,6 +33,8 @@ class RowTerms(NamedTuple):
     es: np.ndarray = _NONE
     vs: np.ndarray = _NONE
     ss: np.ndarray = _NONE
+    noise: np.ndarray = _NONE
+    start: Any = None
 
 
 class Rows(Protocol):
@@ -41,8 +47,8 @@ class Rows(Protocol):
     #: whether ℓ has a precision s of its own
     scaled: bool
 
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
-        """All derivatives at η̄, v and s."""
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
+        """All derivatives at η̄, v and s; `start` is that of terms nearby."""
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
@@ -56,7 +62,7 @@ class Averaged:
     def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
         self.inner = likelihood.rows(y, given)
 
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0) -> RowTerms:
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0, start: Any = None) -> RowTerms:
         """What the likelihood says of them."""
         return RowTerms(*self.inner.at(eta, v))
 
@@ -78,21 +84,24 @@ class Joint:
 
     def __init__(self, inner: Rows):
         self.inner = inner
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def solve(
-        self, zeta: np.ndarray, v: np.ndarray, s: float
+        self,
+        zeta: np.ndarray,
+        v: np.ndarray,
+        s: float,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, RowTerms]:
         """a, t and the inner terms at (ζ̄ + a, t), by Newton's method on every row at once.
 
-        All are NaN where it finds no solution.
+        `start` are an a and t nearby. All a are NaN where it finds no solution.
         """
-        if self._last is None:
+        if start is None:
             guess, weight = self.inner.start()
             a = (guess - zeta) * weight / (weight + s)
             t = (s / (weight + s)) ** 2 * v + 1 / (weight + s)
         else:
-            a, t = self._last
+            a, t = start
         for _ in range(100):
             terms = self.inner.at(zeta + a, t, 1.0)
             g1, g2, J = self._system(terms, a, t, v, s)
@@ -105,9 +114,8 @@ class Joint:
             a, t = a + da, new_t
             if not np.isfinite(moved) or moved < 1e-13:
                 break
-        found = moved < 1e-8
-        self._last = (a, t) if found else None
-        a = a if found else np.full_like(a, np.nan)
+        if not moved < 1e-8:
+            a = np.full_like(a, np.nan)
         return a, t, self.inner.at(zeta + a, t, 1.0)
 
     @staticmethod
@@ -121,9 +129,9 @@ class Joint:
         J = (terms.ee - s, terms.ev, -slope * W_e / phi, 1 / t - slope * W_t / phi)
         return terms.e - s * a, np.log(t / phi), J
 
-    def at(self, zeta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+    def at(self, zeta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
         """The row term with its own effect maximised out."""
-        a, t, terms = self.solve(zeta, v, s)
+        a, t, terms = self.solve(zeta, v, s, start)
         W = -2 * terms.v
         W_e, W_t = -2 * terms.ev, -2 * terms.vv
         total = W + s
@@ -157,6 +165,8 @@ class Joint:
             es=s * da["s"] + a,
             vs=-0.5 * (ratio**2 * dW_s + f**2),
             ss=-0.5 * (2 * a * da["s"] + 2 * f * v * df + dE),
+            noise=E,
+            start=(a, t) if np.isfinite(value) else None,
         )
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ class TiltedRows:
         self.likelihood, self.y, self.given = likelihood, y, given
 
     @in_double
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
         """The row term and its derivatives, from the moments of (u, u²)."""
         n = len(eta)
         length = min(_CHUNK, 1 << max(n - 1, 1).bit_length())
@@ -57,6 +57,7 @@ class TiltedRows:
             es=first - eta + s * (eta * aa - 0.5 * ab),
             vs=half,
             ss=eta**2 * aa - eta * ab + 0.25 * bb,
+            noise=aa,
         )
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:

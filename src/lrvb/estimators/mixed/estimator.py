@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...collapsed.gaussian.optimum import NoOptimum
 from ...engine.curvature import linearize
 from ...engine.response import respond
-from ...errors import InvalidModel, NotAMaximum
+from ...errors import InvalidModel
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
@@ -24,10 +23,10 @@ from .answers.prediction import check_request, predict_rows
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
 from .design.standardised import Coordinates, coordinates, fixed_prior
-from .fit.assembly import Joined, join
+from .fit.arrangement import Arrangement
+from .fit.joint_response import JointResponse, join
+from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .fit.search import search
-from .fit.working import Working
 from .priors.stated import Priors, resolve
 
 if TYPE_CHECKING:
@@ -46,9 +45,10 @@ class MixedModel:
     `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
     out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
-    `dropped_`. `progress` shows a bar, or none; left open, a person who waits for many rows sees
-    one. `verbose` is another name for it. After a fit, `elbo_`, `n_iter_` and `converged_` say how
-    it went.
+    `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
+    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`,
+    `n_iter_` and `converged_` say how it went.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class MixedModel:
         max_iter: int = 200,
         progress: bool | None = None,
         verbose: bool | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -80,12 +81,12 @@ class MixedModel:
         _require_fittable(likelihood_of(family))
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter = tol, max_iter
+        self.tol, self.max_iter, self.functions = tol, max_iter, functions
         self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing)
+        design = build(self.formula, data, self.family, self.missing, self.functions)
         if not design.terms:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
@@ -99,7 +100,7 @@ class MixedModel:
         priors = resolve(self.priors, design)
         problem = state_problem(PrecisionModel(priors, design), None)
         where = coordinates(design)
-        optimum, work = search(
+        optimum, arrangement = find_optimum(
             design,
             problem,
             where,
@@ -111,37 +112,36 @@ class MixedModel:
         )
         averaged = self.factorization == "blocked"
         response = respond(linearize(optimum))
-        try:
-            joined = join(work.block, response, where, averaged=averaged)
-        except NoOptimum as error:
-            raise NotAMaximum(
-                "The coefficients' response does not settle: the rows' variances and weights drive each "
-                "other. Levels with very few rows and a wide prior do that; state a prior with larger "
-                "precisions of the random effects, or put the smallest levels together."
-            ) from error
-        self._keep(design, priors, where, work, joined)
+        joint = join(arrangement.block, response, where, averaged=averaged)
+        self._keep(design, priors, where, arrangement, joint)
         return self
 
     def _keep(
-        self, design: Design, priors: Priors, where: Coordinates, work: Working, joined: Joined
+        self,
+        design: Design,
+        priors: Priors,
+        where: Coordinates,
+        arrangement: Arrangement,
+        joint: JointResponse,
     ) -> None:
-        labels = _labels(design, joined)
+        labels = _labels(design, joint)
         names = [label for label in labels if label is not None]
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, where, work, joined, names, columns)
+        effects = Effects(design, where, arrangement, joint, names, columns)
         observed = {design.formula.response: design.y}
         self.posterior_ = Posterior(
-            replace(joined.estimate, labels=tuple(labels)),
-            joined.inner.fit.convergence,
+            replace(joint.estimate, labels=tuple(labels)),
+            joint.precisions.fit.convergence,
             local_variables=effects,
             observed=observed,
-            response=joined.inner,
+            response=joint.precisions,
         )
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
         self.converged_ = self.posterior_.converged
-        self._where, self._work, self._joined, self._effects = where, work, joined, effects
+        self._where, self._arrangement = where, arrangement
+        self._joint, self._effects = joint, effects
 
     def __repr__(self) -> str:
         state = "not fitted"
@@ -191,7 +191,7 @@ class MixedModel:
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
         several come as a list, or as a mapping from names of your own.
         """
-        return contrast_table(contrasts, self._fitted(), prob)
+        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
         self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
@@ -220,6 +220,10 @@ class MixedModel:
 
         self._fitted()
         check_probability("prob", prob)
+        if term is not None and not (isinstance(term, str) and term in self._effects.names):
+            raise InvalidModel(
+                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
+            )
         tables = {}
         for name in self._effects.names if term is None else [term]:
             dataset = self._effects.dataset(name)
@@ -244,7 +248,7 @@ def _require_fittable(family: Likelihood) -> None:
         )
 
 
-def _labels(design: Design, joined: Joined) -> list[str | None]:
+def _labels(design: Design, joint: JointResponse) -> list[str | None]:
     """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
     labels: list[str | None] = list(design.names)
     matrices = {
@@ -252,7 +256,7 @@ def _labels(design: Design, joined: Joined) -> list[str | None]:
         for term in design.terms
         if len(term.coefficients) > 1
     }
-    for block, family in joined.inner.alpha.blocks.items():
+    for block, family in joint.precisions.alpha.blocks.items():
         coefficients = matrices.get(block)
         if coefficients is None:
             labels += family.names(block)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...collapsed.partitions import Partitions
 from ...data.standardise import measure
-from ...data.tables import Rows
+from ...data.tables import Rows, refuse_lazy, refuse_masked
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
@@ -27,6 +28,7 @@ from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
+from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
 from .priors import Priors, standardised_priors
@@ -38,6 +40,7 @@ from .scaling import (
     scaling_of,
     unit_program,
 )
+from .trials import try_starts
 
 
 class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
@@ -65,9 +68,11 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K).
+        "random_from_data"), or the responsibilities (N, K). Twelve starts by that name (with
+        "kmeans", eight of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        on a sample of the rows, and the best of them is fitted.
     n_init : int
-        Starts tried; the one with the highest ELBO is kept.
+        Fits, each from twelve starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
@@ -91,6 +96,9 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Linear-response standard deviations of π and μ.
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
+    n_starts_, n_best_ : int
+        Starts tried, and how many of the twelve of one fit came within a nat of the best of them;
+        where only one or two did, a larger `n_init` may find a better optimum.
     elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
     lower_bound_ : float
@@ -135,14 +143,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
+        refuse_lazy(X)
+        refuse_masked("X", X)
+        refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)
         if parts is not None:
             return self._fit_parts(parts, K, sample_weight is not None)
         labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         _require_distinct(getattr(X, "columns", ()))
-        X = validate_data(
-            self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=1, order="C"
-        )
+        X = checked_matrix(self, X, ensure_min_samples=2, order="C")
         weights, counted = None, X
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -196,47 +205,62 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         best: Fit | None = None
         told: list[Any] = []
         failures: list[Exception] = []
-        for start in self._starts(rows, scaling, priors):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                try:
-                    candidate = fit(
-                        model,
-                        rows,
-                        init=start,
-                        tol=self.tol,
-                        max_iter=self.max_iter,
-                        progress=bool(self.verbose),
-                        chunk_size=self.chunk_size,
-                    )
-                except InvalidModel as error:
-                    unfinished = getattr(error, "fit", None)
-                    named = None if unfinished is None else failure(unfinished, priors)
-                    failures.append(named or error)
+        self.n_starts_ = self.n_best_ = 0
+        for starts in self._starts(rows, scaling, priors):
+            for start in starts:  # later ones stand in for those that fail
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    try:
+                        candidate = self._fit_from(start, model, rows)
+                    except InvalidModel as error:
+                        unfinished = getattr(error, "fit", None)
+                        named = None if unfinished is None else failure(unfinished, priors)
+                        failures.append(named or error)
+                        continue
+                failed = failure(candidate, priors)
+                if failed is not None:
+                    failures.append(failed)
                     continue
-            failed = failure(candidate, priors)
-            if failed is not None:
-                failures.append(failed)
-            elif best is None or _rank(candidate) > _rank(best):
-                best, told = candidate, caught
+                if best is None or _rank(candidate) > _rank(best):
+                    best, told = candidate, caught
+                break
         if best is None:
             raise failures[0]
         for warning in told:
             warnings.warn(warning.message, stacklevel=3)
         return best
 
-    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Any:
-        """Usual parameters to start from, one mapping after another."""
+    def _fit_from(self, start: Any, model: NormalMixture, rows: Rows) -> Fit:
+        return fit(
+            model,
+            rows,
+            init=start,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            progress=bool(self.verbose),
+            chunk_size=self.chunk_size,
+        )
+
+    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Iterator[list[Any]]:
+        """For each of `n_init` fits, usual parameters to start from, the best of many trials first."""
         Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
         last = self.__dict__.get("means_")
         if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
+            self.n_starts_ = self.n_best_ = 1
             params = parameters_on(self.posterior_.fit.params(), self._scaling)
-            yield parameters_on(params, scaling.inverse())
+            yield [parameters_on(params, scaling.inverse())]
             return
         rng = check_random_state(self.random_state)
-        for _ in range(self.n_init if isinstance(self.init, str) else 1):
+        if not isinstance(self.init, str):
+            self.n_starts_ = self.n_best_ = 1
             R = responsibilities(Z, K, self.init, weights, rng)
-            yield start_from(Z, R, weights, priors)
+            yield [start_from(Z, R, weights, priors)]
+            return
+        for _ in range(self.n_init):
+            trials = try_starts(Z, K, self.init, weights, priors, rng)
+            self.n_starts_ += trials.n_starts
+            self.n_best_ = max(self.n_best_, trials.n_best)
+            yield trials.starts
 
     def _finish(
         self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
@@ -317,7 +341,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return checked_matrix(self, X, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
         """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""

@@ -31,6 +31,11 @@ def fit_parts(
     model = StandardisedMixture(K, priors, scaling, weighted)
     problem, over_parts = partitioned_problem(model, parts, default_sum)
     assert problem.rows is not None
+    if not weighted and problem.n != columns.n:
+        raise InvalidData(
+            f"X had {columns.n} rows in the first pass, but {problem.n} in the second; every pass "
+            "must read the same rows in the same order."
+        )
     sample = sample_rows(problem.rows)
     if not isinstance(mixture.init, str):
         raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")

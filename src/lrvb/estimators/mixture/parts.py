@@ -12,7 +12,7 @@ import numpy as np
 
 from ...collapsed.partitions import Chunks, Partitions
 from ...data.standardise import Measures, measure, merge
-from ...data.tables import Rows
+from ...data.tables import Rows, real, refuse_masked
 from ...errors import InvalidData
 from ...models.gaussian_mixture import NormalMixture
 from .scaling import Scaling
@@ -54,7 +54,11 @@ def in_parts(X: Any, weights: Any) -> Partitions | None:
 
 
 def _named(part: Any) -> dict[str, Any]:
-    return dict(part) if isinstance(part, Mapping) else {"x": np.asarray(part)}
+    columns = dict(part) if isinstance(part, Mapping) else {"x": part}
+    for name, column in columns.items():
+        real(name, column)
+        refuse_masked(name, column)
+    return {name: np.asarray(column) for name, column in columns.items()}
 
 
 def measure_parts(parts: Partitions) -> Measures:

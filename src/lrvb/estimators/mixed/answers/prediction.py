@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 from scipy.special import ndtri
 
 from ....engine.response import Response
-from ....errors import InvalidData, InvalidModel
+from ....errors import InvalidData, InvalidModel, NewLevels
 from ....likelihoods import Given, Likelihood
 from ....posterior.intervals import check_probability
+from ..design.columns import SHOWN
 from ..design.design import Design, NewRows
 from ..fit.precision_model import RESIDUAL
 from .predictor import Predictor, of_fitted_rows, of_new_rows
@@ -47,7 +49,7 @@ def predict_rows(
     model: Any, design: Design, new_data: Any, interval: float | None, kind: str
 ) -> pd.DataFrame:
     """See `MixedModel.predict`; `model` has been fitted."""
-    where, work, joined = model._where, model._work, model._joined
+    where, arrangement, joint = model._where, model._arrangement, model._joint
 
     def table(predictor: Predictor, trials: np.ndarray | None, rows: pd.Index) -> pd.DataFrame:
         said = design.formula.trials
@@ -58,19 +60,45 @@ def predict_rows(
                 column=said,
             )
         given = {} if trials is None else {"trials": trials}
-        found = answer(design.family, predictor, joined.inner, given, interval, kind)
+        found = answer(design.family, predictor, joint.precisions, given, interval, kind)
         return found.table(rows)
 
     if new_data is None:
-        predictor = of_fitted_rows(design, where, work, joined, model._effects)
+        predictor = of_fitted_rows(design, where, arrangement, joint)
         return table(predictor, design.trials, design.rows)
     new = design.apply(new_data)
+    _tell_of_new_levels(design, new)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
-        predictor = of_new_rows(design, where, work, joined, rows)
+        predictor = of_new_rows(design, where, arrangement, joint, rows)
         parts.append(table(predictor, rows.trials, rows.rows))
     return pd.concat(parts)
+
+
+def _tell_of_new_levels(design: Design, new: NewRows) -> None:
+    """Warn of groups that the fit has not seen, whose effect is unknown: (1|obs) is always so."""
+    for f, (factor, codes) in enumerate(zip(design.factors, new.codes, strict=True)):
+        unseen = np.flatnonzero(codes < 0)
+        if f == design.observation or not len(unseen):
+            continue
+        levels = list(dict.fromkeys(map(str, new.labels[f][unseen])))
+        shown = ", ".join(f"'{level}'" for level in levels[:SHOWN])
+        more = ", …" if len(levels) > SHOWN else ""
+        count = "1 level" if len(levels) == 1 else f"{len(levels)} levels"
+        warnings.warn(
+            NewLevels(
+                f"{len(unseen)} of {len(codes)} rows belong to {count} of '{factor.name}' that the "
+                f"fit has not seen ({shown}{more}); their effect has mean 0 and the variance of its "
+                "term. Levels of the fit are written as "
+                + ", ".join(f"'{level}'" for level in factor.levels[:3])
+                + ("." if len(factor.levels) <= 3 else ", …."),
+                group=factor.name,
+                levels=levels,
+                rows=len(unseen),
+            ),
+            stacklevel=4,
+        )
 
 
 def _slice(new: NewRows, here: slice) -> NewRows:
@@ -80,6 +108,7 @@ def _slice(new: NewRows, here: slice) -> NewRows:
         offset=None if new.offset is None else new.offset[here],
         R=[R[here] for R in new.R],
         codes=[codes[here] for codes in new.codes],
+        labels=[labels[here] for labels in new.labels],
         trials=None if new.trials is None else new.trials[here],
         rows=new.rows[here],
     )

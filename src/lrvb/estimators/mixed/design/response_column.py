@@ -53,7 +53,7 @@ def read_trials(formula: Formula, table: Table) -> np.ndarray:
 
 def _refuse_labels(name: str, table: Table, family: Likelihood) -> None:
     """Labels as a response, with the way to make numbers of them."""
-    columns = named_columns(name, list(table.frame.columns))
+    columns = named_columns(name, list(table.frame.columns), own=table.functions)
     if name not in columns or not is_text(table.frame[name]):
         return
     column = table.frame[name]

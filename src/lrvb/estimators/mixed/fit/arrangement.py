@@ -10,8 +10,8 @@ import numpy as np
 from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.layout import Grouping, Layout
 from ....collapsed.gaussian.least_squares import LeastSquares
-from ....collapsed.gaussian.optimum import Setting
-from ....collapsed.gaussian.precisions import Precisions, Term
+from ....collapsed.gaussian.precisions import Precisions, PriorTerm
+from ....collapsed.gaussian.reweighted import Reweighted
 from ....collapsed.gaussian.row_terms import Averaged, Joint, Rows
 from ....errors import InvalidModel
 from ....likelihoods.given import take
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     columns: tuple[int, ...]
 
 
-class Working(NamedTuple):
+class Arrangement(NamedTuple):
     """The block of coefficients, the order of its rows, and where each term and factor went.
 
     `factors[f]` is the design's factor at place f of the layout, the first one eliminated.
@@ -40,13 +40,13 @@ class Working(NamedTuple):
     places: list[Place]
 
 
-def working(
+def arrange(
     design: Design,
     alpha: MeanField,
     where: Coordinates,
     prior: FixedPrior,
     factorization: str,
-) -> Working:
+) -> Arrangement:
     """Lay out the rows and bind them to the precisions' blocks in `alpha`."""
     factors, places = _places(design)
     codes = design.factors[factors[0]].codes if factors else np.zeros(design.n, dtype=np.int64)
@@ -64,7 +64,7 @@ def working(
     _require_memory(design, factors, groupings)
     layout = Layout(where.inward(design.X)[order], groupings[0], groupings[1:])
     terms = [
-        Term(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
+        PriorTerm(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
         for term, place in zip(design.terms, places, strict=True)
         if place.factor >= 0
     ]
@@ -72,13 +72,13 @@ def working(
     precisions = Precisions(layout, alpha, terms, prior.P0, own)
     masks = None if factorization == "blocked" else precisions.masks()
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
-    setting: Setting | LeastSquares
+    given: Reweighted | LeastSquares
     if design.family.quadratic:
-        setting = LeastSquares(layout, design.y[order] - offset - where.shift, masks)
+        given = LeastSquares(layout, design.y[order] - offset - where.shift, masks)
     else:
-        setting = Setting(layout, _rows(design, order, masks is None), offset, masks)
-    block = BlockSum(setting, precisions, prior.mean, prior.constant)
-    return Working(block, order, factors, places)
+        given = Reweighted(layout, _rows(design, order, masks is None), offset, masks)
+    block = BlockSum(given, precisions, prior.mean, prior.constant)
+    return Arrangement(block, order, factors, places)
 
 
 def _places(design: Design) -> tuple[list[int], list[Place]]:
