@@ -300,7 +300,7 @@ def test_a_variance_without_expectation_is_named():
     point = dataclasses.replace(inner.fit.point, eta=eta)
     weak = dataclasses.replace(inner, fit=dataclasses.replace(inner.fit, point=point))
     joint = model._joint._replace(precisions=weak)
-    parts = model.design_, model._where, model._arrangement, joint
+    parts = model.design_, model._standard, model._arrangement, joint
     known, new = frame().iloc[:2], frame().iloc[:2].assign(h="elsewhere")
     assert len(of_new_rows(*parts, model.design_.apply(known)).mean) == 2
     with pytest.raises(lrvb.InvalidModel, match="new level of 'h' has no finite expectation"):

@@ -236,7 +236,7 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
         sure["g"] = Wishart(1e8, 1e-8)
     priors = {"fixed": PRIORS["fixed"], **sure}
     model = lrvb.MixedModel(formula, family, priors).fit(table())
-    plain = join(model._arrangement.block, model._joint.precisions, model._where)
+    plain = join(model._arrangement.block, model._joint.precisions, model._standard)
     Sigma = model._joint.estimate.Sigma
     assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
 
@@ -252,10 +252,10 @@ def test_without_an_average_linear_response_is_left_and_said(monkeypatch):
             raise NoOptimum
         return collapse(self, m, state)
 
-    plain = join(block, precisions, model._where)
+    plain = join(block, precisions, model._standard)
     monkeypatch.setattr(type(block), "collapse", nearby)
     with pytest.warns(lrvb.NotAveraged, match=r"precision\[1\|g\] at .* times its mean"):
-        found = join(block, precisions, model._where, averaged=True)
+        found = join(block, precisions, model._standard, averaged=True)
     assert model._joint.averaged
     assert not found.averaged
     assert_allclose(found.estimate.Sigma, plain.estimate.Sigma, rtol=1e-12)
