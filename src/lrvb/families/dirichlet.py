@@ -85,6 +85,14 @@ class Dirichlet(Family):
         weights = np.exp(u - u.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
+    def log_jacobian(self, eta: DirichletStats, u: np.ndarray) -> np.ndarray:
+        """See: `log_jacobian` below."""
+        return log_jacobian(np.asarray(eta.log_x) + 1, u)
+
+    def from_statistics(self, stats: DirichletStats) -> np.ndarray:
+        """exp log π."""
+        return np.exp(np.asarray(stats.log_x))
+
     def at_scores(
         self, eta: DirichletStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
     ) -> np.ndarray:
@@ -151,6 +159,20 @@ def log_gammas(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     with double():
         center, rest = np.asarray(digamma(alpha)), float(trigamma(alpha.sum()))
     return center, np.eye(K), np.full((K, K), rest)
+
+
+def log_jacobian(alpha: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Σ_k log π_k + log N(s; ψ(α₀), ψ′(α₀)), s = log Σ_k exp u_k: dπ ds = Π_k π_k du.
+
+    π has K − 1 coordinates of its own; s, which it does not know, is normal with the mean and variance
+    of a log gamma.
+    """
+    top = u.max(axis=1)
+    s = top + np.log(np.exp(u - top[:, None]).sum(axis=1))
+    with double():
+        center, variance = float(digamma(alpha.sum())), float(trigamma(alpha.sum()))
+    rest = -0.5 * ((s - center) ** 2 / variance + np.log(2 * np.pi * variance))
+    return (u - s[:, None]).sum(axis=1) + rest
 
 
 def _with_total(alpha: Any) -> Any:

@@ -88,6 +88,10 @@ class Gamma(Family):
         """τ = exp u."""
         return np.exp(u[:, 0])
 
+    def log_jacobian(self, eta: GammaStats, u: np.ndarray) -> np.ndarray:
+        """dτ = τ du."""
+        return u[:, 0]
+
     def at_scores(
         self, eta: GammaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
     ) -> np.ndarray:

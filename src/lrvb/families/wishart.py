@@ -148,6 +148,12 @@ class Wishart(Family):
         root = np.linalg.cholesky(self.params(eta)["scale"]) @ A
         return root @ np.swapaxes(root, 1, 2)
 
+    def log_jacobian(self, eta: WishartStats, u: np.ndarray) -> np.ndarray:
+        """P log 2 + Σ_j (P + 1 − j) log A_jj + (P + 1) log|L|, j = 0, …, P − 1."""
+        P = self.dim
+        logdet = np.linalg.slogdet(self.params(eta)["scale"])[1] / 2
+        return P * np.log(2.0) + u[:, :P] @ (P + 1.0 - np.arange(P)) + (P + 1) * logdet
+
     def at_scores(
         self, eta: WishartStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
     ) -> np.ndarray:

@@ -24,7 +24,10 @@ _ENOUGH = 0.5  # effective share of a round's draws from which no further round 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`."""
+    """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
+
+    Without rounds all draws come from the start.
+    """
 
     final: int = 2048
     explore: int = 256
@@ -101,7 +104,7 @@ def integrate(
     counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    last = False
+    last = budget.rounds == 0
     while True:
         n = budget.final if last else budget.explore
         x = proposals[-1].draw(n, seed + len(counts))
