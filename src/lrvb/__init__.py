@@ -37,6 +37,7 @@ from .families import (
     Tilted,
     Wishart,
 )
+from .posterior.certificate import Certificate
 from .posterior.posterior import Posterior, infer, summarize
 from .posterior.storage import load
 from .statement.model import Model
@@ -69,6 +70,7 @@ __all__ = [
     "AutodiffSum",
     "Beta",
     "Categorical",
+    "Certificate",
     "Chunks",
     "CoincidentComponents",
     "Curvature",

@@ -15,6 +15,7 @@ from ..statement.problem import Problem
 _WORKING_SET = 2**21  # numbers held per chunk: 16 MB, near the size of the last-level cache
 _MOST_ROWS = 2**12
 _PAIRS = 2**18  # rows times points computed at a time
+_FEW_POINTS = 64
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,10 @@ def chunks(problem: Problem, size: int, rows: np.ndarray | None = None) -> Itera
 
 
 def point_chunks(points: np.ndarray, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Points (S, a) in chunks of one length, a power of two that shrinks with the rows beside them."""
-    length = min(1 << int(np.log2(np.clip(_PAIRS // max(rows, 1), 64, 1024))), padded(len(points)))
+    """Points (S, a) in chunks of one length: 64 for few points or many rows, otherwise up to 1024."""
+    length = _FEW_POINTS
+    if len(points) > _FEW_POINTS:
+        length = 1 << int(np.log2(np.clip(_PAIRS // max(rows, 1), _FEW_POINTS, 1024)))
     for start in range(0, len(points), length):
         here = slice(start, min(start + length, len(points)))
         yield here, _pad(points[here], length)

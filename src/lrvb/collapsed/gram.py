@@ -192,6 +192,8 @@ def point_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
             local = structure.local.at(structure.row(row))
 
             def at(eta: Any) -> Any:
+                if not gradient:
+                    return jnp.zeros(0), *local.log_partition(eta)
                 q = local.evaluate(eta)
                 return q.m, q.S + eta @ q.m, q.valid
 

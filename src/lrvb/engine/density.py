@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..collapsed.autodiff import AutodiffSum
+from ..collapsed.chunks import point_chunks
 from ..collapsed.seam import Densities
 from ..numerics.double import in_double
 from ..statement.programs import global_density_program
@@ -27,8 +28,13 @@ class CollapsedDensity:
     @in_double
     def at(self, points: np.ndarray, gradient: bool = False) -> Densities:
         """Values (S,), and with `gradient=True` gradients (S, a), at point moments (S, a)."""
-        points = np.ascontiguousarray(points)
         program = global_density_program(self.problem.structure, gradient)
-        value, slope = (np.asarray(part) for part in program(self.problem.traced, points))
-        total = Densities(value, slope if gradient else None)
+        value = np.zeros(len(points))
+        slope = np.zeros(points.shape) if gradient else None
+        for here, part in point_chunks(points, 0):
+            v, g = program(self.problem.traced, part)
+            value[here] = np.asarray(v)[: here.stop - here.start]
+            if slope is not None:
+                slope[here] = np.asarray(g)[: here.stop - here.start]
+        total = Densities(value, slope)
         return total if self.rows is None else total + self.rows.density(points, gradient)

@@ -47,23 +47,34 @@ class _Tilted(Objective):
 
 
 @in_double
-def refine(response: Response, directions: np.ndarray) -> Refined:
-    """Second-order means and variances of linear functions dᵀT of the global statistics."""
+def refine(
+    response: Response,
+    directions: np.ndarray,
+    *,
+    units: np.ndarray | None = None,
+    shift: float = 0.0,
+) -> Refined:
+    """Second-order means and variances of linear functions dᵀT of the global statistics.
+
+    With `units` M, directions are of T = M T′ + c, T′ the statistics of the fit; `shift` is added to
+    the log evidence.
+    """
     fit = response.fit
+    directions = directions if units is None else directions @ units
     base = _require(fit)
-    shift, variance = np.zeros(len(directions)), np.zeros(len(directions))
+    moved, variance = np.zeros(len(directions)), np.zeros(len(directions))
     for k, d in enumerate(directions):
         first = float(d @ response.Sigma @ d)
         h = TILT / np.sqrt(first)
         up, down = (_tilted_loop(fit, sign * h * d) for sign in (1.0, -1.0))
-        shift[k] = (up - down) / (2 * h)
+        moved[k] = (up - down) / (2 * h)
         variance[k] = first + (up - 2 * base + down) / h**2
         if not variance[k] > 0:
             raise InvalidModel(
                 "The second-order variance of a quantity is not positive: the posterior is too far "
                 "from the mean-field one for a correction. Use the uncorrected sd, or MCMC."
             )
-    return Refined(shift, variance, fit.elbo + base)
+    return Refined(moved, variance, fit.elbo + base + shift)
 
 
 def _require(fit: Fit) -> float:

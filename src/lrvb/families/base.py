@@ -7,8 +7,8 @@ precision, and the laws in `tests/laws` check every override against A.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
+from copy import copy as shallow
 from typing import Any, ClassVar
 
 import jax
@@ -208,7 +208,7 @@ class Family:
         """The same family with one copy."""
         if not self.batch:
             return self
-        one = copy.copy(self)
+        one = shallow(self)
         one.batch = ()
         return one
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics.double import double
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess
@@ -156,9 +155,10 @@ def log_gammas(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     u = log π + log Σg, and Σg ~ Gamma(α₀) is independent of π: W = I and R = ψ′(α₀) 11ᵀ.
     """
     K = len(alpha)
-    with double():
-        center, rest = np.asarray(digamma(alpha)), float(trigamma(alpha.sum()))
-    return center, np.eye(K), np.full((K, K), rest)
+    from scipy.special import psi  # slow to import, and needed for draws only
+
+    rest = float(trigamma(np.asarray(alpha.sum())))
+    return psi(alpha), np.eye(K), np.full((K, K), rest)
 
 
 def log_jacobian(alpha: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -169,8 +169,9 @@ def log_jacobian(alpha: np.ndarray, u: np.ndarray) -> np.ndarray:
     """
     top = u.max(axis=1)
     s = top + np.log(np.exp(u - top[:, None]).sum(axis=1))
-    with double():
-        center, variance = float(digamma(alpha.sum())), float(trigamma(alpha.sum()))
+    from scipy.special import psi
+
+    center, variance = float(psi(alpha.sum())), float(trigamma(np.asarray(alpha.sum())))
     rest = -0.5 * ((s - center) ** 2 / variance + np.log(2 * np.pi * variance))
     return (u - s[:, None]).sum(axis=1) + rest
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from ..numerics.double import double
 from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
@@ -119,12 +118,11 @@ class Wishart(Family):
         """
         P, nu = self.dim, self._dof(eta)
         L = np.linalg.cholesky(self.params(eta)["scale"])
-        with double():
-            half = (nu - np.arange(P)) / 2
-            center = 0.5 * (np.asarray(digamma(half)) + np.log(2.0))
-            excess = np.asarray(_excess(half))
-        from scipy.special import poch  # slow to import, and needed for draws only
+        from scipy.special import poch, psi  # slow to import, and needed for draws only
 
+        half = np.asarray((nu - np.arange(P)) / 2)
+        center = 0.5 * (psi(half) + np.log(2.0))
+        excess = _excess(half)
         share = excess / (2 * excess.sum())  # of log|Λ|, beyond the entries of S
         row, column = np.tril_indices(P, -1)
         explained = np.sqrt(2.0) * poch(half, 0.5)[column]  # E A_jj = Cov(A_ij, S_ij)

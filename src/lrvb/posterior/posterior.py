@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import numbers
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,15 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .certificate import Certificate
+from .certification import Certifier, check_certify
 from .correction import warn_large_correction
 from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals
 from .locals import LocalVariables, NoLocals, rows_of
 from .table import table
+from .verdicts import NOT_CHECKED, REPAIRED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,17 +52,21 @@ class Posterior:
         response: Response | None = None,
         origin: str = "made from plain estimates",
         second_order: Callable[[np.ndarray], Refined] | None = None,
+        certifier: Certifier | None = None,
+        certificate: Certificate | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
         `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
-        and variances of linear functions of the estimate's statistics, where that can be done.
+        and variances of linear functions of the estimate's statistics, where that can be done;
+        `certifier` checks the answer against the exact density, and `certificate` is what it found.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
         self.observed = observed
         self._response, self._origin, self._second_order = response, origin, second_order
+        self._certifier, self.certificate = certifier, certificate
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
@@ -68,19 +76,24 @@ class Posterior:
         """Every named scalar quantity."""
         return list(self.estimate.index)
 
-    def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
-        """Posterior means."""
+    def mean(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
+        """Posterior means; `method="certified"` for those of the certificate."""
         import pandas as pd
 
         chosen = self._choose(names)
-        return pd.Series(self.estimate.m[self._at(chosen)], index=chosen, name="mean")
+        m = self.estimate.m
+        if method == "certified":
+            m = self._certified().mean
+        elif method not in ("lrvb", "mfvb"):
+            raise InvalidModel(f"method={method!r} must be 'lrvb', 'mfvb' or 'certified'.")
+        return pd.Series(m[self._at(chosen)], index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
-        """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact."""
         import pandas as pd
 
         chosen = self._choose(names)
-        variances = np.diag(self.estimate.covariance(method))[self._at(chosen)]
+        variances = np.diag(self._covariance(method))[self._at(chosen)]
         return pd.Series(np.sqrt(variances), index=chosen, name="sd")
 
     def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
@@ -89,7 +102,7 @@ class Posterior:
 
         chosen = self._choose(names)
         at = self._at(chosen)
-        values = self.estimate.covariance(method)[np.ix_(at, at)]
+        values = self._covariance(method)[np.ix_(at, at)]
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
@@ -104,20 +117,76 @@ class Posterior:
         return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
 
     def summary(self, prob: float = 0.94) -> pd.DataFrame:
-        """Mean, sd, mean-field sd and central interval of every named quantity.
+        """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
-        Intervals respect the support: those of positive quantities are made on the log scale.
+        Intervals respect the support: those of positive quantities are made on the log scale. Numbers
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
         lower, upper = intervals(self.estimate, prob)
-        return table(
+        verdicts = [NOT_CHECKED] * len(at)
+        if self.certificate is not None:
+            verdicts = [verdict for verdict, _ in self.certificate.verdicts]
+        result = table(
             self.names,
             mean=self.mean(),
             sd=self.sd(),
             mfvb_sd=self.sd(method="mfvb"),
             ends=(lower[at], upper[at]),
+            verdict=verdicts,
         )
+        if self.certificate is None or REPAIRED not in verdicts:
+            return result
+        from .noted import noted
+
+        columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+        result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
+        return noted(result, 'Rows marked "repaired" show the certified numbers.')
+
+    def _covariance(self, method: str) -> np.ndarray:
+        return self._certified().cov if method == "certified" else self.estimate.covariance(method)
+
+    def _certified(self) -> Certificate:
+        if self.certificate is None:
+            raise InvalidModel(
+                'This posterior has no certificate, which method="certified" needs; call '
+                "posterior.certify() first."
+            )
+        return self.certificate
+
+    # ---- trust ----------------------------------------------------------------------------
+
+    def certify(
+        self,
+        draws: int = 1024,
+        seed: int = 0,
+        *,
+        budget: float | None = None,
+        progress: bool = False,
+    ) -> Certificate:
+        """Check every named quantity against draws of the exact posterior, and keep the result.
+
+        Importance sampling of the density with all rows' variables integrated out, from linear
+        response's normal; where its weights are poor, HMC. Fits from other starts look for other
+        modes. `budget` is the most seconds in which another round is begun. Afterwards `certificate`
+        is set and `summary` has its verdicts.
+        """
+        if self._certifier is None:
+            self._require_engine("density to check it against")
+            raise InvalidModel(
+                "This posterior's density with all local variables integrated out is not known here, "
+                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
+            )
+        self.certificate = self._certifier.certify(draws, seed, budget=budget, progress=progress)
+        return self.certificate
+
+    def settle(self, certify: str | bool, seconds: float, *, progress: bool = False) -> None:
+        """Certify or not, as `certify` says, after a fit that took so many seconds."""
+        if certify is True:
+            self.certify(progress=progress)
+        elif certify == "auto" and self._certifier is not None:
+            self.certificate = self._certifier.affordable(seconds, progress=progress)
 
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
@@ -276,6 +345,7 @@ def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
     warn_large_correction(response)
     estimate = estimate_of(response)
+    certifier = Certifier(response, estimate)
     return Posterior(
         estimate,
         response.fit.convergence,
@@ -283,6 +353,7 @@ def summarize(response: Response) -> Posterior:
         observed=response.fit.problem.data,
         response=response,
         second_order=partial(refine, response),
+        certifier=certifier,
     )
 
 
@@ -295,12 +366,16 @@ def infer(
     max_iter: int = 200,
     progress: bool = False,
     chunk_size: int | None = None,
+    certify: str | bool = "auto",
 ) -> Posterior:
     """Fit a model and correct its covariances: fit → linearize → respond → summarize.
 
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
-    `tol` is in linear-response standard deviations; see `fit` for the other arguments.
+    `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
+    True, False, or "auto": check the answer where that costs less than about three fits.
     """
+    check_certify(certify)
+    begun = time.monotonic()
     optimum = fit(
         model,
         data,
@@ -310,4 +385,6 @@ def infer(
         progress=progress,
         chunk_size=chunk_size,
     )
-    return summarize(respond(linearize(optimum)))
+    posterior = summarize(respond(linearize(optimum)))
+    posterior.settle(certify, time.monotonic() - begun, progress=progress)
+    return posterior

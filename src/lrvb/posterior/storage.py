@@ -16,6 +16,7 @@ from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import fingerprint
 from .blocks import Block, FamilyBlock, RealBlock, Support
+from .certificate import Certificate
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
+CERTIFICATE = (
+    *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
+    *("chains", "others", "relabelled"),
+)
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
 
@@ -64,6 +69,10 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
+    if posterior.certificate is not None:
+        found = posterior.certificate
+        arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
+        header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -120,6 +129,14 @@ def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posteri
         tuple(header["labels"]),
         tuple(Support(*support) for support in header["supports"]),
     )
+    certificate = None
+    if "certificate" in header:
+        certificate = Certificate(
+            estimate,
+            arrays["certificate/T"],
+            arrays["certificate/weights"],
+            **header["certificate"],
+        )
     return Posterior(
         estimate,
         Convergence(trace=arrays["trace"], **{key: header[key] for key in CONVERGENCE}),
@@ -127,6 +144,7 @@ def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posteri
             {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
+        certificate=certificate,
     )
 
 
