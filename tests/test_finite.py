@@ -57,7 +57,7 @@ def test_units_beyond_the_range_of_squares(unit):
     """Variances of precisions overflow: an error says that the columns want other units."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lrvb.NotConverged)
-        with pytest.raises(lrvb.LrvbError, match="scale|unit"):
+        with pytest.raises(lrvb.LrvbError, match=r"scale|unit"):
             lrvb.GaussianMixture(2, random_state=0).fit(unit * two_clusters())
 
 

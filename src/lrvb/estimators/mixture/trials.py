@@ -15,7 +15,7 @@ from ...models.gaussian_mixture import log_densities
 from .priors import Priors
 from .responsibilities import responsibilities, start_from
 
-TRIALS = 12  # starts that are tried
+TRIALS = 8  # starts that are tried
 SAMPLE = 2000  # rows at most that they are tried on
 FIRST, SECOND = 8, 24  # sweeps of every trial, and more of the best few
 FEW = 4  # trials that get the second round
@@ -72,7 +72,7 @@ def _methods(init: str, K: int) -> list[str]:
     if init != "kmeans":
         return [init] * TRIALS
     others = ["k-means++", "random_from_data"] * TRIALS
-    return ["kmeans"] * 4 + others[: TRIALS - 4]
+    return ["kmeans"] * 3 + others[: TRIALS - 3]
 
 
 def _sample(
