@@ -39,7 +39,7 @@ def test_a_path_names_a_file(path: Any, model: lrvb.MixedModel) -> None:
 
 @pytest.mark.parametrize("term", [["1|g"], 3, "2|g", {}])
 def test_a_random_effect_is_named_by_text(term: Any, model: lrvb.MixedModel) -> None:
-    with pytest.raises(lrvb.InvalidModel, match="there are: 1|g"):
+    with pytest.raises(lrvb.InvalidModel, match=r"there are: 1\|g"):
         model.ranef(term)
 
 
