@@ -31,8 +31,16 @@ class NotAMaximum(LrvbError, ArithmeticError):
     """Linear response does not exist here: the point is not a strict maximum of the ELBO."""
 
 
+class NotAveraged(LrvbError, UserWarning):
+    """Coefficients' sds are not averaged over the precisions; a warning, the result is returned."""
+
+
 class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
+
+
+class LargeCorrection(LrvbError, UserWarning):
+    """Linear response and mean field disagree by more than correlations usually explain; a warning."""
 
 
 class NewLevels(LrvbError, UserWarning):

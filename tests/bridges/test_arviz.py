@@ -109,3 +109,10 @@ def test_awkward_names(era: str) -> None:
     data = posterior.to_arviz(n=3)
     assert set(data["posterior"].data_vars) == {"draw_", "a_b"}
     assert set(data["observed_data"].data_vars) == {"km_h", "row_"}
+
+
+def test_a_mixture_shows_its_data_as_they_were() -> None:
+    """The fit standardises X; what was observed is X."""
+    X = np.random.default_rng(1).normal(size=(50, 2)) * 30 + 7
+    posterior = lrvb.GaussianMixture(1).fit(X).posterior_
+    np.testing.assert_array_equal(posterior.to_arviz(n=5)["observed_data"]["x"], X)

@@ -67,7 +67,7 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
     return xr.Dataset(
         variables,
         coords={"chain": [0], "draw": np.arange(n)},
-        attrs={"inference_library": "lrvb", "sampling": "Gaussian in unconstrained coordinates"},
+        attrs={"inference_library": "lrvb", "sampling": "Gaussian copula"},
     )
 
 

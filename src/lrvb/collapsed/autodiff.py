@@ -16,8 +16,8 @@ from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks
-from .row_optimum import Collapsed, collapse
-from .seam import BoundSum, LocalResponse, RowSums
+from .row_optimum import RowOptimum, collapse
+from .seam import BoundSum, CollapsedSums, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _ChunkedSum:
         self.problem, self.size = problem, size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem = self.problem
         program = row_sum_program(problem.structure, order)
         value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((len(m),) * 2), -1
@@ -50,11 +50,13 @@ class _ChunkedSum:
                 )
         for part in pending:
             value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
-        return RowSums(value, gradient, curvature if order == 2 else None, failed)
+        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
         program = response_program(self.problem.structure)
-        for chunk in chunks(self.problem, self.size, rows):
+        for chunk in chunks(self.problem, self.size, asked):
             parts = program(self.problem.traced, m, chunk.columns)
             yield LocalResponse(*(np.asarray(part)[: chunk.n] for part in parts))
 
@@ -67,10 +69,10 @@ def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) ->
     return value + float(v), gradient + np.asarray(g), curvature + np.asarray(h), failed
 
 
-def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> Collapsed:
+def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
     """q(z) of every row of a chunk at its optimum."""
 
-    def one(row: Any) -> Collapsed:
+    def one(row: Any) -> RowOptimum:
         row = structure.row(row)
         term = functools.partial(structure.local_term, traced, m)
         return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)

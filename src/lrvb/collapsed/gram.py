@@ -25,7 +25,7 @@ from ..statement.programs import shared
 from ..statement.structure import Structure
 from .autodiff import AutodiffSum
 from .chunks import chunk_length, chunks
-from .seam import BoundSum, LocalResponse, RowSums
+from .seam import BoundSum, CollapsedSums, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _GramBound:
         self.problem, self.size = problem, size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem, structure = self.problem, self.problem.structure
         A = coefficient_program(structure)(problem.traced, m)
         program = gram_program(structure, order)
@@ -66,10 +66,12 @@ class _GramBound:
             first += chunk.n
         gradient, H = assembly_program(structure, order)(problem.traced, m, S, G)
         curvature = np.asarray(H) if order == 2 else None
-        return RowSums(value, np.asarray(gradient), curvature, failed)
+        return CollapsedSums(value, np.asarray(gradient), curvature, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        return AutodiffSum().bind(self.problem).respond(m, rows)
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        return AutodiffSum().bind(self.problem).respond(m, asked)
 
 
 def _features(structure: Structure, traced: Any, row: Any) -> Any:

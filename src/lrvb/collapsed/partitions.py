@@ -19,7 +19,7 @@ from ..data.tables import Rows
 from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
 from ..statement.problem import Problem, state_problem
-from .seam import BoundSum, LocalResponse, LocalSum, RowSums
+from .seam import BoundSum, CollapsedSums, LocalResponse, LocalSum
 
 T = TypeVar("T")
 
@@ -195,7 +195,7 @@ class _BoundPartitions:
     def __init__(self, over: PartitionedSum, problem: Problem, chunk_size: int | None):
         self.over, self.problem, self.chunk_size = over, problem, chunk_size
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         a = len(m)
         value, gradient, failed = 0.0, np.zeros(a), -1
         curvature = np.zeros((a, a)) if order == 2 else None
@@ -215,10 +215,12 @@ class _BoundPartitions:
             if failed < 0 <= sums.failed:
                 failed = int(starts[i]) + sums.failed
         _require_all(marks, count)
-        return RowSums(value, gradient, curvature, failed)
+        return CollapsedSums(value, gradient, curvature, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        if rows is not None and (np.diff(rows) < 0).any():
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        if asked is not None and (np.diff(asked) < 0).any():
             raise InvalidData("Rows of partitioned data must be asked for in increasing order.")
         starts = np.cumsum((0, *self.over.lengths))
         one = functools.partial(
@@ -228,7 +230,7 @@ class _BoundPartitions:
             self.over.inner,
             self.chunk_size,
             m,
-            rows,
+            asked,
             starts,
         )
         for responses in self.over.parts.map(one):
@@ -244,7 +246,7 @@ def _evaluate(
     order: int,
     number: int,
     rows: Rows | None,
-) -> RowSums | None:
+) -> CollapsedSums | None:
     """The sums over one part."""
     _require_unchanged(marks, number, rows)
     if rows is None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ..data.files import whole_set
 from ..errors import LrvbError
+from ..likelihoods import DEFAULT, FAMILIES
 from .common import output_folder, require_plots
 from .csv_files import read_csv, write_csv
 
@@ -32,9 +33,9 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--family",
-        default="gaussian",
+        default=DEFAULT,
         metavar="NAME",
-        help="gaussian, poisson, bernoulli or binomial (default: gaussian)",
+        help=f"one of {', '.join(FAMILIES)} (default: {DEFAULT})",
     )
     parser.add_argument(
         "--factorization",

@@ -86,7 +86,7 @@ def merge(a: Measures, b: Measures) -> Measures:
 def _measure(X: np.ndarray, weights: np.ndarray | None) -> Measures:
     low, high = X.min(axis=0), X.max(axis=0)
     total = float(len(X) if weights is None else weights.sum())
-    if total == 0:  # rows that do not count
+    if total == 0 or not X.shape[1]:  # rows that do not count, or nothing to measure
         zero = np.zeros(X.shape[1])
         return Measures(len(X), total, zero, zero, zero, low, high)
     unit = _unit(low, high)
@@ -99,5 +99,6 @@ def _measure(X: np.ndarray, weights: np.ndarray | None) -> Measures:
 
 
 def _unit(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    largest = np.maximum(np.abs(low), np.abs(high))
-    return np.where(largest > 0, largest, 1.0)
+    """A power of two near the largest value, so that dividing by it rounds nothing."""
+    _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
+    return np.ldexp(1.0, exponent - 1)

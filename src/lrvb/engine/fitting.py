@@ -22,6 +22,7 @@ from ..statement.parameters import initial, invalid_parts, optimum_in, usual_par
 from ..statement.problem import Problem, state_problem
 from .ascent import Search
 from .convergence import Convergence
+from .flatness import FLAT
 from .newton import Curved, curved
 from .objective import Objective, Point
 
@@ -150,11 +151,11 @@ def fit(
     )
     if not converged:
         _refuse_unbounded(result)
-        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=_callers_level())
+        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=callers_level())
     return result
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """The stack level of the user's own line, for a warning raised by the caller."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lrvb."):
@@ -208,7 +209,13 @@ def _refuse_unbounded(result: Fit) -> None:
 def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
     """What to try depends on why the fit stopped: too few iterations, or nowhere to go."""
     remedy = f"Try max_iter={2 * max_iter}, or init= at a better start."
-    if "max_iter" not in result.reason:
+    if result.reason.startswith(FLAT):
+        remedy = (
+            "Neither data nor prior determine that direction: fix a symmetry of the model, such as a "
+            "triangular loading matrix for a rotation, give a proper prior, or drop a column that is "
+            "a combination of others."
+        )
+    elif "max_iter" not in result.reason:
         remedy = (
             "Try to centre columns with a large offset and to rescale large ones, which rounding "
             "blurs; another init=; or look for a parameter that the data and the prior leave "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.algebra import linear_response
+from ..numerics.algebra import gram, linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
 from .curvature import Curvature
@@ -37,7 +37,7 @@ class Response:
     @property
     def V(self) -> np.ndarray:
         """Covariance of q*: the mean-field answer."""
-        return self.C @ self.C.T
+        return gram(self.C)
 
     @property
     def alpha(self) -> MeanField:

@@ -9,7 +9,8 @@ two refits a quantity, from the optimum and therefore short.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +40,10 @@ class _Tilted(Objective):
 
     tilt: np.ndarray
 
-    def at(self, eta: np.ndarray, order: int = 2) -> Point:
-        point = super().at(eta, order)
+    def at(self, eta: np.ndarray, order: int = 2, state: Any = None) -> Point:
+        point = super().at(eta, order, state)
         elbo, gradient = point.elbo + float(self.tilt @ point.m), point.gradient + self.tilt
-        return Point(eta, point.m, point.C, elbo, gradient, point.H, point.failed, point.step)
+        return replace(point, elbo=elbo, gradient=gradient)
 
 
 @in_double

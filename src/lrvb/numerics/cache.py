@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ..errors import CacheRefused
 
-_MAX_FILES = 256  # about 30 kB each; the oldest go first
+_MAX_FILES = 2048  # 30 to 200 kB each; the oldest go first
 _SIGNATURE = 32  # bytes of SHA-256
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

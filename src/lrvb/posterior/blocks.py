@@ -5,7 +5,7 @@ A block is an exponential family's statistics, or a plain array of real numbers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -64,6 +64,9 @@ class Block(Protocol):
     def constrain(self, u: np.ndarray) -> np.ndarray:
         """Values (n, *shape) from coordinates without bounds (n, k)."""
 
+    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Values where those coordinates have these means and sds (k,) and normal scores (n, k)."""
+
     def in_units(self, M: np.ndarray) -> Block:
         """The block of T = M T′ + c."""
 
@@ -106,6 +109,10 @@ class RealBlock:
     def constrain(self, u: np.ndarray) -> np.ndarray:
         """x = u."""
         return u.reshape(len(u), *self.shape)
+
+    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Normal."""
+        return self.constrain(mean + sd * score)
 
     def in_units(self, M: np.ndarray) -> RealBlock:
         """Real numbers stay real numbers."""
@@ -153,11 +160,17 @@ class FamilyBlock:
     def constrain(self, u: np.ndarray) -> np.ndarray:
         """The variable, copy by copy."""
         copies = np.split(u, self.family.copies, axis=1)
-        values = [
-            np.asarray(self.family.constrain(natural, part))
-            for natural, part in zip(self._copies(), copies, strict=True)
-        ]
-        return np.stack(values, axis=1).reshape(len(u), *self.family.batch, *values[0].shape[1:])
+        return self._stacked(map(self.family.constrain, self._copies(), copies))
+
+    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """The variable, copy by copy, with margins of the family's own shape."""
+        copies = (np.split(part, self.family.copies, axis=-1) for part in (score, mean, sd))
+        return self._stacked(map(self.family.at_scores, self._copies(), *copies))
+
+    def _stacked(self, copies: Iterable[Any]) -> np.ndarray:
+        """Values (n, *shape) of every copy as one array (n, *batch, *shape)."""
+        values = np.stack([np.asarray(copy) for copy in copies], axis=1)
+        return values.reshape(len(values), *self.family.batch, *values.shape[2:])
 
     def in_units(self, M: np.ndarray) -> FamilyBlock:
         """η·T is the same in all units, so that η = M⁻ᵀη′."""

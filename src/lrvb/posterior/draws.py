@@ -1,4 +1,9 @@
-"""Joint draws: a Gaussian in unconstrained coordinates with the linear-response covariance."""
+"""Joint draws by a Gaussian copula: linear response correlates, each family gives its margins.
+
+Of every unconstrained coordinate (log τ, the log gammas of π, Bartlett's factors of Λ) linear response
+gives mean, sd and correlations; its distribution is that of the family's member with this mean and sd.
+A block that is alone, or correlated with nothing, is thus drawn from q itself.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +63,19 @@ def draw(
     """n draws of every block; `refine` corrects means and variances of linear functions of T."""
     free = unconstrained(estimate)
     noise = rng.standard_normal((n, len(free.W))) @ free.root(estimate.Sigma).T
-    u = free.mean + noise
+    plain, rest = np.einsum("ka,ab,kb->k", free.W, estimate.Sigma, free.W), np.diag(free.R)
+    sd = np.sqrt(plain + rest)
+    score = noise / np.where(sd > 0, sd, 1.0)
+    mean = free.mean
     if refine is not None:
         second = refine(free.W)
-        plain = np.einsum("ka,ab,kb->k", free.W, estimate.Sigma, free.W)
-        rest = np.diag(free.R)
-        scale = np.sqrt((second.variance + rest) / (plain + rest))
-        u = free.mean + second.shift + noise * scale
-    return constrained(estimate, free, u)
+        mean, sd = mean + second.shift, np.sqrt(second.variance + rest)
+    values, start = {}, 0
+    for name, width in free.widths.items():
+        here = slice(start, start + width)
+        values[name] = estimate.blocks[name].at_scores(score[:, here], mean[here], sd[here])
+        start += width
+    return values
 
 
 def _root(S: np.ndarray) -> np.ndarray:

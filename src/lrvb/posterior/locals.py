@@ -12,6 +12,7 @@ from ..collapsed.autodiff import AutodiffSum
 from ..data.tables import shortened
 from ..engine.response import Response
 from ..errors import InvalidData, InvalidModel
+from ..numerics.algebra import local_covariance
 from ..statement.problem import Problem
 
 if TYPE_CHECKING:
@@ -92,13 +93,11 @@ class ModelRows:
         positions = row_positions(rows, problem.n)
         bound = (fit.local_sum or AutodiffSum()).bind(problem, fit.chunk_size)
         parts: dict[str, list[np.ndarray]] = {"mean": [], "sd": [], "mfvb_sd": [], "cov": []}
-        for chunk in bound.respond(fit.m, positions):
-            R = chunk.R[:, at, :]
-            cross = R @ Sigma
-            variance = np.einsum("nii->ni", chunk.Sigma[:, at][:, :, at])
-            variance = variance + np.einsum("nia,nia->ni", cross, R)
+        for chunk in bound.respond(fit.m, positions, fit.point.state):
+            alone, R = chunk.Sigma[:, at][:, :, at], chunk.R[:, at]
+            covariance, cross = local_covariance(alone, R, Sigma)
             parts["mean"].append(chunk.z[:, at])
-            parts["sd"].append(np.sqrt(variance))
+            parts["sd"].append(np.sqrt(np.einsum("nii->ni", covariance)))
             parts["mfvb_sd"].append(np.sqrt(np.einsum("nii->ni", chunk.V[:, at][:, :, at])))
             parts["cov"].append(cross @ self.M.T)
         labels = problem.rows.labels

@@ -19,6 +19,7 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .correction import warn_large_correction
 from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals
@@ -144,8 +145,8 @@ class Posterior:
     def draws(self, n: int, seed: Any = 0, *, refined: bool = False) -> dict[str, np.ndarray]:
         """n joint draws of every global block, shape (n, *batch, *shape).
 
-        A Gaussian with the linear-response covariance in unconstrained coordinates (log τ, the
-        log-Cholesky factor of Λ, log ratios of π), mapped back: every draw is a valid value.
+        A Gaussian copula with linear response's correlations; margins are the families' own (gamma
+        for τ), with its mean and sd on the unconstrained scale (log τ): every draw is a valid value.
         With `refined=True` its means and sds are those of `refined`.
         """
         if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1:
@@ -276,6 +277,7 @@ def _stem(name: str) -> str:
 
 def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
+    warn_large_correction(response)
     estimate = estimate_of(response)
     return Posterior(
         estimate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
-from ...models.densities import LOG_2PI
-from ...models.gaussian_mixture import NormalMixture
+from ...models.gaussian_mixture import NormalMixture, log_densities
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
@@ -31,7 +31,7 @@ from .functions import ComponentFunctions
 from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
-from .priors import Priors, standardised_priors
+from .priors import MixturePriors, standardised_priors
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
@@ -40,6 +40,7 @@ from .scaling import (
     scaling_of,
     unit_program,
 )
+from .trials import try_starts
 
 
 class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
@@ -67,9 +68,11 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K).
+        "random_from_data"), or the responsibilities (N, K). Twelve starts by that name (with
+        "kmeans", eight of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        on a sample of the rows, and the best of them is fitted.
     n_init : int
-        Starts tried; the one with the highest ELBO is kept.
+        Fits, each from twelve starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
@@ -93,6 +96,9 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Linear-response standard deviations of π and μ.
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
+    n_starts_, n_best_ : int
+        Starts tried, and how many of the twelve of one fit came within a nat of the best of them;
+        where only one or two did, a larger `n_init` may find a better optimum.
     elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
     lower_bound_ : float
@@ -174,7 +180,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self._finish(best, scaling, total, observed={"x": X})
         return self
 
-    def _priors(self, scaling: Scaling) -> Priors:
+    def _priors(self, scaling: Scaling) -> MixturePriors:
         """The arguments' priors in the coordinates of the fit."""
         return standardised_priors(
             scaling,
@@ -194,52 +200,69 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self._finish(best, scaling, total)
         return self
 
-    def _best_fit(self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: Priors) -> Fit:
+    def _best_fit(
+        self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: MixturePriors
+    ) -> Fit:
         """The best of the starts: converged before not, then the highest ELBO."""
         best: Fit | None = None
         told: list[Any] = []
         failures: list[Exception] = []
-        for start in self._starts(rows, scaling, priors):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                try:
-                    candidate = fit(
-                        model,
-                        rows,
-                        init=start,
-                        tol=self.tol,
-                        max_iter=self.max_iter,
-                        progress=bool(self.verbose),
-                        chunk_size=self.chunk_size,
-                    )
-                except InvalidModel as error:
-                    unfinished = getattr(error, "fit", None)
-                    named = None if unfinished is None else failure(unfinished, priors)
-                    failures.append(named or error)
+        self.n_starts_ = self.n_best_ = 0
+        for starts in self._starts(rows, scaling, priors):
+            for start in starts:  # later ones stand in for those that fail
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    try:
+                        candidate = self._fit_from(start, model, rows)
+                    except InvalidModel as error:
+                        unfinished = getattr(error, "fit", None)
+                        named = None if unfinished is None else failure(unfinished, priors)
+                        failures.append(named or error)
+                        continue
+                failed = failure(candidate, priors)
+                if failed is not None:
+                    failures.append(failed)
                     continue
-            failed = failure(candidate, priors)
-            if failed is not None:
-                failures.append(failed)
-            elif best is None or _rank(candidate) > _rank(best):
-                best, told = candidate, caught
+                if best is None or _rank(candidate) > _rank(best):
+                    best, told = candidate, caught
+                break
         if best is None:
             raise failures[0]
         for warning in told:
             warnings.warn(warning.message, stacklevel=3)
         return best
 
-    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Any:
-        """Usual parameters to start from, one mapping after another."""
+    def _fit_from(self, start: Any, model: NormalMixture, rows: Rows) -> Fit:
+        return fit(
+            model,
+            rows,
+            init=start,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            progress=bool(self.verbose),
+            chunk_size=self.chunk_size,
+        )
+
+    def _starts(self, rows: Rows, scaling: Scaling, priors: MixturePriors) -> Iterator[list[Any]]:
+        """For each of `n_init` fits, usual parameters to start from, the best of many trials first."""
         Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
         last = self.__dict__.get("means_")
         if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
+            self.n_starts_ = self.n_best_ = 1
             params = parameters_on(self.posterior_.fit.params(), self._scaling)
-            yield parameters_on(params, scaling.inverse())
+            yield [parameters_on(params, scaling.inverse())]
             return
         rng = check_random_state(self.random_state)
-        for _ in range(self.n_init if isinstance(self.init, str) else 1):
+        if not isinstance(self.init, str):
+            self.n_starts_ = self.n_best_ = 1
             R = responsibilities(Z, K, self.init, weights, rng)
-            yield start_from(Z, R, weights, priors)
+            yield [start_from(Z, R, weights, priors)]
+            return
+        for _ in range(self.n_init):
+            trials = try_starts(Z, K, self.init, weights, priors, rng)
+            self.n_starts_ += trials.n_starts
+            self.n_best_ = max(self.n_best_, trials.n_best)
+            yield trials.starts
 
     def _finish(
         self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
@@ -297,17 +320,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row under the mixture with the posterior-mean parameters."""
         X = self._checked(X)
-        parts = []
-        for k in range(len(self.weights_)):
-            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
-            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
-            parts.append(
-                np.log(self.weights_[k])
-                + logdet
-                - 0.5 * (root**2).sum(1)
-                - 0.5 * X.shape[1] * LOG_2PI
-            )
-        return logsumexp(np.stack(parts, axis=1), axis=1)
+        roots = self.precisions_cholesky_
+        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -330,20 +346,20 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         return checked_matrix(self, X, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
-        result = np.empty((len(Z), len(self.weights_)))
-        for k in range(result.shape[1]):
-            Lambda = np.asarray(m.Lambda.x[k])
-            root = np.linalg.cholesky(Lambda)
-            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
-            spread = np.sum(Lambda * params["mu"]["cov"][k])
-            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
-            result[:, k] = offset - 0.5 * (distance + spread)
-        return result
+        Lambda = np.asarray(m.Lambda.x)
+        return log_densities(
+            Z,
+            params["mu"]["loc"],
+            np.linalg.cholesky(Lambda),
+            np.asarray(m.Lambda.logdet_x),
+            np.asarray(m.pi.log_x),
+            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ...data.tables import Row
 from ...engine.functions import in_means
 from ...engine.response import Response
 from ...errors import InvalidData, InvalidModel
@@ -171,17 +172,20 @@ def separation_program(K: int, P: int) -> Program:
 @functools.lru_cache(maxsize=64)
 def membership_program(K: int, P: int) -> Program:
     """(m, x) → the probabilities of q(z) at x, and their Jacobian."""
+    model = _model(K, P)
     alpha = _mean_field(K, P)
 
     def probabilities(flat: Any, x: Any) -> Any:
-        m = alpha.moments(flat)
-        square = jnp.sum(m.Lambda.x * (x[:, None] * x + m.mu.xx), axis=(1, 2))
-        square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, x, m.mu.x)
-        return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
+        phi = model.features(Row({"x": x}))
+        return jax.nn.softmax(model.log_densities(alpha.moments(flat), phi))
 
     return Program(lambda flat, x: (probabilities(flat, x), jax.jacrev(probabilities)(flat, x)))
 
 
+def _model(K: int, P: int) -> NormalMixture:
+    """The model with any prior: the density of a row does not know it."""
+    return NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
+
+
 def _mean_field(K: int, P: int) -> MeanField:
-    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
-    return MeanField(model.global_blocks(None))
+    return MeanField(_model(K, P).global_blocks(None))

@@ -13,20 +13,19 @@ from numpy.testing import assert_allclose
 from scipy.special import expit
 
 import lrvb
+from differences import central
 from lrvb.engine.curvature import linearize
 from lrvb.engine.fitting import fit
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.answers import prediction
-from lrvb.estimators.mixed.answers.counts import BinomialCounts, PoissonCounts, count_quantile
-from lrvb.estimators.mixed.answers.levels import Effects
-from lrvb.estimators.mixed.answers.prediction import _curve, _logistic_moments
 from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
 from lrvb.estimators.mixed.design.design import build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
-from lrvb.estimators.mixed.fit.assembly import join
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
+from lrvb.estimators.mixed.fit.arrangement import arrange
+from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
 from lrvb.estimators.mixed.fit.start import start
-from lrvb.estimators.mixed.fit.working import working
+from lrvb.likelihoods import BINOMIAL, LOGIT, POISSON
 from lrvb.statement.problem import state_problem
 from mixed_fits import fitted, frame, mean_of_inverse
 
@@ -46,7 +45,7 @@ def dense(model, R, codes, X):
 
 def conditional(model, C, m):
     """Mean and covariance of w given the expected precisions at m, by one dense solve."""
-    moments = model._joined.inner.alpha.moments(m)
+    moments = model._joint.precisions.alpha.moments(m)
     priors = model.priors_
     tau = float(moments["precision[residual]"].x)
     blocks = [np.diag(priors.sd**-2.0)]
@@ -67,16 +66,15 @@ def conditional(model, C, m):
 def test_gaussian_prediction_is_the_dense_formula(name):
     """η̄ = c'μ and Var η = c'Q⁻¹c + (c'R)Σ̂(c'R)ᵀ, R by differences of dense solves."""
     model = fitted(name, "mean_field")  # "blocked" also averages Q⁻¹ over the precisions
-    design, inner = model.design_, model._joined.inner
+    design, inner = model.design_, model._joint.precisions
     C = dense(model, [t.R for t in design.terms], [f.codes for f in design.factors], design.X)
     m = np.asarray(inner.fit.m)
     mu, Sigma = conditional(model, C, m)
     R = []
     for a in range(len(m)):
-        h = np.zeros(len(m))
-        h[a] = 1e-4 * max(abs(m[a]), 1.0)
-        up, down = conditional(model, C, m + h)[0], conditional(model, C, m - h)[0]
-        R.append((up - down) / (2 * h[a]))
+        unit = np.eye(len(m))[a] * max(abs(m[a]), 1.0)
+        by = central(lambda t, u=unit: conditional(model, C, m + t * u)[0], 1e-4)
+        R.append(by / unit[a])
     R = np.stack(R, axis=1)
     cov = Sigma + R @ inner.Sigma @ R.T
 
@@ -115,12 +113,11 @@ def predictor(formula, family, factorization, y):
     design = dataclasses.replace(build(formula, frame(), family), y=y)
     priors = fitted("rows" if "obs" in formula else "counts", factorization).priors_
     problem = state_problem(PrecisionModel(priors, design), None)
-    where = coordinates(design)
-    work = working(design, problem.alpha, where, fixed_prior(priors, where), factorization)
-    optimum = fit(problem, init=start(design), local_sum=work.block)
-    joined = join(work.block, respond(linearize(optimum)), where)
-    effects = Effects(design, where, work, joined, [], np.zeros(0, int))
-    return of_fitted_rows(design, where, work, joined, effects)
+    where = standardisation(design)
+    arrangement = arrange(design, problem.alpha, where, fixed_prior(priors, where), factorization)
+    optimum = fit(problem, init=start(design), local_sum=arrangement.block)
+    joint = join(arrangement.block, respond(linearize(optimum)), where)
+    return of_fitted_rows(design, where, arrangement, joint)
 
 
 @pytest.mark.parametrize("name", ["counts", "rows"])
@@ -131,11 +128,10 @@ def test_variance_is_the_derivative_of_the_mean(name, factorization):
     formula, y = model.formula, model.design_.y.astype(float)
     found = predictor(formula, "poisson", factorization, y)
     n = int(np.flatnonzero(y > 0)[0])
-    step = 0.02 * (np.arange(len(y)) == n)
-    up, down = (predictor(formula, "poisson", factorization, y + d) for d in (step, -step))
-    slope = (up.mean[n] - down.mean[n]) / 0.04
+    one = (np.arange(len(y)) == n).astype(float)
+    by = central(lambda t: predictor(formula, "poisson", factorization, y + t * one).mean[n], 0.02)
     # `conditional_blocks` leaves out what one level's variances do to another's: below one per cent.
-    assert_allclose(found.variance[n], slope, rtol=0.01)
+    assert_allclose(found.variance[n], by, rtol=0.01)
 
 
 def test_a_level_alone_is_its_random_effect():
@@ -166,17 +162,19 @@ def test_quantiles_of_counts(mean, sd):
     for prob in (0.03, 0.5, 0.97):
         here = np.array([mean]), np.array([sd**2])
         poisson = brute_quantile(lambda e: scipy.stats.poisson(np.exp(e)), mean, sd, prob)
-        assert count_quantile(PoissonCounts(), *here, prob) == poisson
+        assert POISSON.averaged_quantile(*here, prob) == poisson
         for n in (1, 7, 60):
             share = brute_quantile(lambda e, n=n: scipy.stats.binom(n, expit(e)), mean, sd, prob)
-            assert count_quantile(BinomialCounts(np.array([float(n)])), *here, prob) == share
+            assert (
+                BINOMIAL.averaged_quantile(*here, prob, {"trials": np.array([float(n)])}) == share
+            )
 
 
 def test_quantiles_of_large_counts():
     """Where a count's own noise is far below that of its rate, the quantile is that of the rate."""
     mean, sd = np.array([12.0, 25.0, 60.0, 1000.0]), np.full(4, 0.5)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = count_quantile(PoissonCounts(), mean, sd**2, 0.95)
+        found = POISSON.averaged_quantile(mean, sd**2, 0.95)
     expected = np.log(found[:3]) - mean[:3]
     assert_allclose(expected, 1.6448536 * 0.5, atol=0.02 * 0.5)
     assert found[3] == np.inf
@@ -192,13 +190,14 @@ def test_averages_of_the_logistic_curve():
         def curve(u, effect=effect, weights=weights):
             return weights @ expit(u + effect)
 
-        ours = _logistic_moments(np.array([eta]), np.array([root]), np.array([own]))
+        mean, sd = LOGIT.moments(np.array([eta]), np.array([root**2]), np.array([own]))
+        ours = mean, sd**2 + mean**2
         u = np.linspace(eta - 9 * root, eta + 9 * root, 801)
         values = np.array([curve(one) for one in u])
         for power in (1, 2):
             value = scipy.integrate.trapezoid(values**power * law.pdf(u), u)
             assert_allclose(ours[power - 1], value, rtol=1e-6)
-        assert_allclose(_curve(np.array([eta]), np.array([own])), curve(eta), rtol=1e-6)
+        assert_allclose(LOGIT.averaged(np.array([eta]), np.array([own])), curve(eta), rtol=1e-6)
 
 
 def test_moments_of_new_counts_are_those_of_draws():
@@ -208,7 +207,7 @@ def test_moments_of_new_counts_are_those_of_draws():
     mean, new = model.predict(data), model.predict(data, kind="response")
     assert_allclose(mean["mean"], new["mean"])
     log = np.log1p((mean["sd"] / mean["mean"]) ** 2)  # Var η of the known part
-    own = float(mean_of_inverse(model._joined.inner, "precision[1|obs]")[0, 0])
+    own = float(mean_of_inverse(model._joint.precisions, "precision[1|obs]")[0, 0])
     eta = np.log(mean["mean"]) - (log + own) / 2
     rng = np.random.default_rng(0)
     drawn = rng.normal(eta, np.sqrt(log + own), size=(200_000, 3))
@@ -295,13 +294,13 @@ def test_bad_requests():
 def test_a_variance_without_expectation_is_named():
     """Where q's shape is 1 or less, E 1/λ does not exist, and a new level has no variance."""
     model = fitted("crossed")
-    inner = model._joined.inner
+    inner = model._joint.precisions
     eta = np.array(inner.fit.eta)
     eta[inner.alpha.slices["precision[1|h]"].start + 1] = -0.2  # shape 0.8
     point = dataclasses.replace(inner.fit.point, eta=eta)
     weak = dataclasses.replace(inner, fit=dataclasses.replace(inner.fit, point=point))
-    joined = model._joined._replace(inner=weak)
-    parts = model.design_, model._where, model._work, joined
+    joint = model._joint._replace(precisions=weak)
+    parts = model.design_, model._standard, model._arrangement, joint
     known, new = frame().iloc[:2], frame().iloc[:2].assign(h="elsewhere")
     assert len(of_new_rows(*parts, model.design_.apply(known)).mean) == 2
     with pytest.raises(lrvb.InvalidModel, match="new level of 'h' has no finite expectation"):

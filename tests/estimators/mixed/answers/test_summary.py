@@ -156,7 +156,7 @@ def test_without_fixed_effects_and_bad_arguments():
 def test_the_mean_of_an_inverse_precision():
     """E 1/τ of a gamma is that of SciPy's inverse gamma, E Λ⁻¹ of a Wishart of its inverse Wishart."""
     for name in ("slopes", "crossed", "counts"):
-        response = fitted(name)._joined.inner
+        response = fitted(name)._joint.precisions
         for block in response.alpha.blocks:
             assert_allclose(
                 inverse_mean(response, block), mean_of_inverse(response, block), rtol=1e-10
@@ -172,7 +172,7 @@ def test_the_mean_of_an_inverse_precision():
 )
 def test_an_inverse_precision_without_a_mean(name, block, params):
     """Infinite, not negative, where the integral of 1/τ diverges: shape ≤ 1, or ν ≤ q + 1."""
-    response = fitted(name)._joined.inner
+    response = fitted(name)._joint.precisions
     alpha, fit = response.alpha, response.fit
     family, eta = alpha.blocks[block], fit.eta.copy()
     for less in (0.0, 0.3):

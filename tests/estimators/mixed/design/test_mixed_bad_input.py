@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from lrvb import MixedModel, prior
+from lrvb import MixedModel, likelihoods, prior
 from lrvb.errors import InvalidData, InvalidModel
 from lrvb.estimators.mixed.design.design import build
 from lrvb.estimators.mixed.priors.stated import resolve
@@ -346,9 +346,27 @@ def test_new_rows_are_checked() -> None:
 
 
 # ---------------------------------------------------------------- responses
-def test_unknown_family() -> None:
-    with pytest.raises(InvalidModel, match="family='Poisson' is not known; did you mean 'poisson'"):
-        build("k ~ x", table(), "Poisson")
+@pytest.mark.parametrize("family", ["Poisson", "negbinomial", "normal", 3, None])
+def test_unknown_family(family: object) -> None:
+    """The families there are, and no guess: the nearest name may be another distribution."""
+    listed = "there are 'gaussian', 'poisson', 'bernoulli', 'binomial'"
+    with pytest.raises(InvalidModel, match=f"is not known; {listed}") as error:
+        build("k ~ x", table(), family)
+    assert str(error.value).startswith(f"family={family!r}")
+    assert "did you mean" not in str(error.value)
+
+
+def test_a_class_is_not_a_family() -> None:
+    with pytest.raises(InvalidModel, match=r"family=Poisson is a class; give an object of it"):
+        build("k ~ x", table(), likelihoods.Poisson)
+
+
+def test_a_dispersion_that_is_not_fitted() -> None:
+    class Noisy(likelihoods.Poisson):
+        dispersions = likelihoods.GAUSSIAN.dispersions
+
+    with pytest.raises(InvalidModel, match=r"family=Noisy\(\) has the dispersion 'residual'"):
+        MixedModel("k ~ x + (1|g)", Noisy())
 
 
 @pytest.mark.parametrize(
@@ -409,7 +427,7 @@ def test_constant_response() -> None:
 def unbounded(formula: str, data: pd.DataFrame, family: str, priors: dict | None = None) -> str:
     design = build(formula, data, family)
     with pytest.raises(InvalidData) as found:
-        resolve(priors, design, family)
+        resolve(priors, design)
     return str(found.value)
 
 
@@ -420,7 +438,7 @@ def test_all_zero_counts() -> None:
         'large it can be, for example priors={"Intercept": lrvb.prior.Normal(0, 2)}, or leave it out.'
     )
     held = {"Intercept": prior.Normal(0, 2)}
-    resolve(held, build("k ~ x + (1|g)", table(k=0), "poisson"), "poisson")
+    resolve(held, build("k ~ x + (1|g)", table(k=0), "poisson"))
     positive = table(k=0, x=lambda d: d.x.abs())  # now x alone can lower every rate
     assert "no lower limit to 'x'" in unbounded("k ~ x", positive, "poisson", held)
 
@@ -429,7 +447,7 @@ def test_all_zero_counts_of_a_category() -> None:
     data = table(k=lambda d: d.k * (d.c == "a"))
     message = unbounded("k ~ c + x", data, "poisson")
     assert message.startswith("All counts in 'k' are zero wherever 'c[b]' would lower them")
-    resolve({"c[b]": prior.Normal(0, 2)}, build("k ~ c + x", data, "poisson"), "poisson")
+    resolve({"c[b]": prior.Normal(0, 2)}, build("k ~ c + x", data, "poisson"))
 
 
 def test_one_outcome_only() -> None:
@@ -451,29 +469,29 @@ def test_separation() -> None:
     flat = unbounded("b ~ x + w + (1|g)", data, "bernoulli", {"x": prior.Normal(0, np.inf)})
     assert flat == message
     held = {"x": prior.Normal(0, 2)}
-    resolve(held, build("b ~ x + w + (1|g)", data, "bernoulli"), "bernoulli")
+    resolve(held, build("b ~ x + w + (1|g)", data, "bernoulli"))
 
 
 def test_separation_by_a_combination() -> None:
     """Neither column separates alone; their sum does."""
     data = table(b=lambda d: (d.x + d.w > 0.1).astype(int))
     assert "by 'Intercept', 'x', 'w'" in unbounded("b ~ x + w + c", data, "bernoulli")
-    resolve(None, build("b ~ x + c", data, "bernoulli"), "bernoulli")
+    resolve(None, build("b ~ x + c", data, "bernoulli"))
 
 
 def test_separation_in_one_category_of_many_trials() -> None:
     data = table(b=lambda d: np.where(d.c == "b", 3, d.b))
     assert "separated perfectly by 'c[b]'" in unbounded("prop(b, 3) ~ x + c", data, "binomial")
-    resolve(None, build("prop(b, 4) ~ x + c", data, "binomial"), "binomial")
+    resolve(None, build("prop(b, 4) ~ x + c", data, "binomial"))
 
 
 def test_overlapping_data_are_not_separated() -> None:
-    resolve(None, build("b ~ x + w + c", table(), "bernoulli"), "bernoulli")
+    resolve(None, build("b ~ x + w + c", table(), "bernoulli"))
     almost = table(b=lambda d: (d.x > 0.3).astype(int))
     highest, lowest = almost.x.idxmax(), almost.x.idxmin()
     almost.loc[highest, "b"] = 0
     almost.loc[lowest, "b"] = 1
-    resolve(None, build("b ~ x", almost, "bernoulli"), "bernoulli")
+    resolve(None, build("b ~ x", almost, "bernoulli"))
 
 
 def test_only_an_effect_of_each_row():

@@ -12,13 +12,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from differences import slope
+from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
-from lrvb.estimators.mixed.fit.assembly import join
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
+from lrvb.estimators.mixed.fit.joint_response import join
+from lrvb.estimators.mixed.fit.optimum import find_optimum
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
-from lrvb.estimators.mixed.fit.search import search
 from lrvb.estimators.mixed.priors.stated import resolve
 from lrvb.prior import Gamma, Normal, Wishart
 from lrvb.statement.problem import state_problem
@@ -80,13 +82,15 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
 
 def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     """The model at the optimum of a design, without averaging."""
-    stated, where = resolve(model.priors, design, model.family), coordinates(design)
+    stated, where = resolve(model.priors, design), standardisation(design)
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
-    optimum, work = search(design, problem, where, fixed, model.factorization, **options)
-    plain = join(work.block, respond(linearize(optimum)), where)
-    model._keep(design, stated, where, work, plain)
+    optimum, arrangement = find_optimum(
+        design, problem, where, fixed, model.factorization, **options
+    )
+    plain = join(arrangement.block, respond(linearize(optimum)), where)
+    model._keep(design, stated, where, arrangement, plain)
     return model
 
 
@@ -104,11 +108,6 @@ def covariances(model: lrvb.MixedModel, name: str) -> np.ndarray:
 
 def sds(model: lrvb.MixedModel) -> np.ndarray:
     return np.concatenate([model.posterior_.sd(), model.ranef()["sd"]])
-
-
-def slope(f, h: float) -> np.ndarray:
-    """f'(0) by five points."""
-    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
 
 
 @functools.cache
@@ -237,6 +236,26 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
         sure["g"] = Wishart(1e8, 1e-8)
     priors = {"fixed": PRIORS["fixed"], **sure}
     model = lrvb.MixedModel(formula, family, priors).fit(table())
-    plain = join(model._work.block, model._joined.inner, model._where)
-    Sigma = model._joined.estimate.Sigma
+    plain = join(model._arrangement.block, model._joint.precisions, model._standard)
+    Sigma = model._joint.estimate.Sigma
     assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
+
+
+def test_without_an_average_linear_response_is_left_and_said(monkeypatch):
+    """A point of the average that has no best Gaussian: a warning, and the sds at the expected precisions."""
+    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(table())
+    block, precisions = model._arrangement.block, model._joint.precisions
+    collapse = type(block).collapse
+
+    def nearby(self, m, state=None):
+        if not np.array_equal(m, precisions.fit.m):
+            raise NoOptimum
+        return collapse(self, m, state)
+
+    plain = join(block, precisions, model._standard)
+    monkeypatch.setattr(type(block), "collapse", nearby)
+    with pytest.warns(lrvb.NotAveraged, match=r"precision\[1\|g\] at .* times its mean"):
+        found = join(block, precisions, model._standard, averaged=True)
+    assert model._joint.averaged
+    assert not found.averaged
+    assert_allclose(found.estimate.Sigma, plain.estimate.Sigma, rtol=1e-12)

@@ -9,7 +9,7 @@ import pandas as pd
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
-from ..priors.stated import Priors
+from ..priors.stated import MixedPriors
 from .standard_deviations import correlation_table, sd_table
 
 FIXED = "Fixed effects"
@@ -51,10 +51,9 @@ class Summary(pd.DataFrame):
 
 def summarize_model(
     formula: str,
-    family: str,
     factorization: str,
     design: Design,
-    priors: Priors,
+    priors: MixedPriors,
     posterior: Posterior,
     prob: float,
 ) -> Summary:
@@ -68,7 +67,7 @@ def summarize_model(
     parts = [table for table in (fixed, sds.loc[others], correlations, sds.loc[own]) if len(table)]
     table = Summary(pd.concat(parts))
     blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
-    table.heading = _heading(formula, family, factorization, design, posterior)
+    table.heading = _heading(formula, factorization, design, posterior)
     table.blocks = {title: names for title, names in blocks.items() if names}
     table.priors = priors.table()
     return table
@@ -79,7 +78,7 @@ def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
 
 
 def _heading(
-    formula: str, family: str, factorization: str, design: Design, posterior: Posterior
+    formula: str, factorization: str, design: Design, posterior: Posterior
 ) -> tuple[str, ...]:
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
@@ -88,7 +87,7 @@ def _heading(
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     return (
         f"Mixed model: {formula}",
-        f"Family: {family}; factorization: {factorization}",
+        f"Family: {design.family.name}; factorization: {factorization}",
         f"Rows: {design.n:,}{dropped}; groups: {groups}",
         f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations",
     )

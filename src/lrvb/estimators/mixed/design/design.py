@@ -10,14 +10,22 @@ import numpy as np
 import pandas as pd
 
 from ....errors import InvalidData
+from ....likelihoods import Given, Likelihood, likelihood_of
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
-from .model_matrix import Block, Number, build_block, build_number, check_syntax, named_columns
+from .model_matrix import (
+    ColumnBlock,
+    Number,
+    build_block,
+    build_number,
+    check_syntax,
+    named_columns,
+)
 from .rank import check_rank
-from .response_column import check_family, read_response, read_trials
+from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
 
 FILL_THEM = (
@@ -28,7 +36,7 @@ FILL_THEM = (
 class NewRows(NamedTuple):
     """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen, and labels.
 
-    trials are None unless the family is binomial and the table has them.
+    trials are None unless the family has them and the table has their column.
     """
 
     X: np.ndarray
@@ -49,7 +57,7 @@ class Design:
     """
 
     formula: Formula
-    family: str
+    family: Likelihood
     y: np.ndarray
     trials: np.ndarray | None
     X: np.ndarray
@@ -60,7 +68,7 @@ class Design:
     rows: pd.Index
     dropped: int
     observation: int | None
-    fixed: Block = field(repr=False)
+    fixed: ColumnBlock = field(repr=False)
     offsets: list[Number] = field(repr=False)
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
@@ -70,6 +78,11 @@ class Design:
     def n(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def given(self) -> Given:
+        """What the family's density needs besides y and η."""
+        return {} if self.trials is None else {"trials": self.trials}
 
     def apply(self, data: Any) -> NewRows:
         """The same columns for new rows, with the categories and transforms of these rows.
@@ -113,7 +126,7 @@ class Design:
 def build(
     formula: Formula | str,
     data: Any,
-    family: str,
+    family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Design:
@@ -123,21 +136,21 @@ def build(
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
     the user's own, by the names that the formula has for them.
     """
-    check_family(family)
+    likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula = parse(formula) if isinstance(formula, str) else formula
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
     named = _named(formula, column_names(data), own=own)
     table = read_table(data, named, missing)._replace(functions=own)
-    y, trials = read_response(formula, table, family)
+    y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     check_rank(X, list(fixed.names))
     return Design(
         formula=formula,
-        family=family,
+        family=likelihood,
         y=y,
         trials=trials,
         X=X,
@@ -147,7 +160,7 @@ def build(
         factors=factors,
         rows=table.rows,
         dropped=table.dropped,
-        observation=observation_factor(terms, factors, family),
+        observation=observation_factor(terms, factors, likelihood),
         fixed=fixed,
         offsets=[number for _, number in offsets],
         sources=sources,

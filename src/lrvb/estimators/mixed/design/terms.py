@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import InvalidModel
+from ....likelihoods import Likelihood
 from ..text.bars import Bar
 from ..text.scanning import formula_error
 from .columns import Table
 from .groups import Coder, Factor, read_factor
-from .model_matrix import Block, build_block
+from .model_matrix import ColumnBlock, build_block
 
 
 class Term(NamedTuple):
@@ -33,7 +34,7 @@ class Term(NamedTuple):
 class Columns(NamedTuple):
     """Where a term's R comes from on new rows: columns `chosen` of a block."""
 
-    block: Block
+    block: ColumnBlock
     chosen: tuple[int, ...]
 
 
@@ -47,7 +48,7 @@ def read_terms(
     sources: list[Columns] = []
     where: dict[frozenset[str], int] = {}
     places: dict[tuple[str, int], int] = {}
-    blocks: dict[str, tuple[np.ndarray, Block]] = {}
+    blocks: dict[str, tuple[np.ndarray, ColumnBlock]] = {}
     for bar in bars:
         key = frozenset(bar.columns)
         if key not in where:
@@ -122,15 +123,15 @@ def _same(a: Factor, b: Factor) -> bool:
     return bool((image[a.codes] == b.codes).all())
 
 
-def observation_factor(terms: list[Term], factors: list[Factor], family: str) -> int | None:
+def observation_factor(terms: list[Term], factors: list[Factor], family: Likelihood) -> int | None:
     """The factor with one row for each level and an intercept, (1|obs), if there is one.
 
-    For a gaussian response its standard deviation is the residual's: an error.
+    Where the rows have a normal residual its standard deviation is the residual's: an error.
     """
     for term in terms:
         levels = len(factors[term.factor].levels)
         if term.coefficients == ("1",) and levels == len(term.R):
-            if family == "gaussian":
+            if family.quadratic:
                 raise InvalidModel(
                     f"The group '{term.group}' has one row for each level, so that its standard "
                     "deviation cannot be told from the residual's; leave its term out.",

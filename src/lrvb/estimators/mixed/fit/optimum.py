@@ -5,54 +5,40 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
-from ....collapsed.gaussian.optimum import NoOptimum
 from ....engine.fitting import Fit, fit
-from ....errors import InvalidData, LrvbError
+from ....errors import LrvbError
 from ....numerics.double import in_double
 from ....statement.parameters import Optimum, initial
-from ....statement.problem import Problem, global_program
+from ....statement.problem import Problem
 from ..design.design import Design
-from ..design.standardised import Coordinates, FixedPrior
+from ..design.standardised import FixedPrior, Standardisation
 from ..design.subsample import sample_of
+from .arrangement import Arrangement, arrange
 from .precision_model import RESIDUAL, block_name
 from .start import start
-from .working import Working, working
 
 
 @in_double
-def search(
+def find_optimum(
     design: Design,
     problem: Problem,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
     **options: Any,
-) -> tuple[Fit, Working]:
+) -> tuple[Fit, Arrangement]:
     """The optimum of the precisions and the block of coefficients at it; `options` are those of fit."""
-    work = working(design, problem.alpha, where, prior, factorization)
-    init: Any = _from_sample(design, problem, where, prior, factorization)
+    arrangement = arrange(design, problem.alpha, standard, prior, factorization)
+    init: Any = _from_sample(design, problem, standard, prior, factorization)
     if init is None:
         init = start(design)
-        eta = initial(problem.alpha, init)
-        q, *_ = global_program(problem.structure, 2)(problem.traced, eta)
-        try:
-            work.block.collapse(np.array(q.m))
-        except NoOptimum as error:
-            raise InvalidData(
-                "The coefficients have no finite optimum, even with the precisions held fixed. Rescale "
-                "columns with very large values, check the offset, and look for fixed effects that the "
-                "data leave undetermined; a proper prior such as "
-                "priors={'fixed': lrvb.prior.Normal(0, 10)} helps."
-            ) from error
-    return fit(problem, init=init, local_sum=work.block, **options), work
+    return fit(problem, init=init, local_sum=arrangement.block, **options), arrangement
 
 
 def _from_sample(
     design: Design,
     problem: Problem,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
 ) -> Optimum | None:
@@ -60,7 +46,7 @@ def _from_sample(
     small = sample_of(design)
     if small is None:
         return None
-    block = working(small, problem.alpha, where, prior, factorization).block
+    block = arrange(small, problem.alpha, standard, prior, factorization).block
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a rough fit; the fit to all rows warns for itself

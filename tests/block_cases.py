@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from lrvb.collapsed.gaussian.arrow import Blocks, Prior
+from lrvb.collapsed.gaussian.block import BlockSum
 from lrvb.collapsed.gaussian.incidence import Vector
 from lrvb.collapsed.gaussian.layout import Cross, Grouping, Layout
+from lrvb.collapsed.gaussian.least_squares import LeastSquares
+from lrvb.collapsed.gaussian.precisions import Precisions, PriorTerm
+from lrvb.collapsed.gaussian.reweighted import Reweighted
+from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
+from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
+from lrvb.families import Family, Gamma, Wishart
+from lrvb.likelihoods import BINOMIAL, POISSON
+from lrvb.numerics.double import double
+from lrvb.statement.meanfield import MeanField
+from lrvb.statement.parameters import initial
 
 
 class Shape(NamedTuple):
@@ -103,3 +116,71 @@ def random_prior(layout: Layout, seed: int = 1) -> Prior:
     rng = np.random.default_rng(seed)
     first, rest = (rng.normal(size=(k, k)) for k in (layout.q, layout.r))
     return Prior(first @ first.T + np.eye(layout.q), rest @ rest.T + np.eye(layout.r))
+
+
+# ---- blocks with their rows ------------------------------------------------------------------
+
+KINDS = (
+    "gaussian",
+    "poisson",
+    "binomial",
+    "poisson, joint",
+    "binomial, joint",
+    "poisson, tilted",
+)
+UNCOUPLED = ("gaussian", "poisson, tilted")  # ℓ_v is constant: Σ̂_w|α is the Hessian's inverse
+CENTER = np.array([0.1, 0.2])
+
+
+@functools.cache
+def block_of(kind: str, crossed: bool, separate: bool) -> tuple[BlockSum, np.ndarray, np.ndarray]:
+    """A block of 60 rows, moments m of its precisions, and C with V = CCᵀ of theirs."""
+    shape = Shape(2, ((6, 2), (3, 2))) if crossed else Shape(2, ((6, 2),))
+    layout, rng = layout_of(shape, n=60, seed=11), np.random.default_rng(12)
+    families: dict[str, Family] = {"first": Wishart(2)}
+    terms = [PriorTerm("first", 0, (0, 1))]
+    if crossed:  # two independent coefficients
+        families |= {"one": Gamma(), "two": Gamma()}
+        terms += [PriorTerm("one", 1, (0,)), PriorTerm("two", 1, (1,))]
+    owned = not kind.endswith(("poisson", "binomial"))
+    if owned:
+        families["own"] = Gamma()
+    alpha = MeanField(families)
+    precisions = Precisions(layout, alpha, terms, 0.1 * np.eye(2), "own" if owned else None)
+    masks = precisions.masks() if separate else None
+    eta = 0.6 * dense_rows(layout) @ rng.normal(size=layout.size)
+    counts = rng.poisson(np.exp(eta)).astype(float)
+    trials = np.full(60, 2.0)
+    choices = rng.binomial(2, 1 / (1 + np.exp(-eta))).astype(float)
+    given: LeastSquares | Reweighted
+    if kind == "gaussian":
+        given = LeastSquares(layout, eta + rng.normal(size=60), masks)
+    else:
+        rows = {
+            "poisson": lambda: Averaged(POISSON, counts),
+            "binomial": lambda: Averaged(BINOMIAL, choices, {"trials": trials}),
+            "poisson, joint": lambda: Joint(Averaged(POISSON, counts)),
+            "binomial, joint": lambda: Joint(Averaged(BINOMIAL, choices, {"trials": trials})),
+            "poisson, tilted": lambda: TiltedRows(POISSON, counts),
+        }[kind]()
+        given = Reweighted(layout, rows, np.full(60, 0.1), masks)
+    usual = {"first": {"dof": 8.0, "scale": np.array([[0.3, 0.05], [0.05, 0.2]])}}
+    usual |= {name: {"shape": 5.0, "rate": 2.0} for name in families if name != "first"}
+    with double():
+        q = alpha.evaluate(initial(alpha, usual))
+        m, C = np.asarray(q.m), np.asarray(alpha.dense(q.C))
+    return BlockSum(given, precisions, CENTER, 0.0), m, C
+
+
+def tilted_mean(block: BlockSum, m: np.ndarray, direction: np.ndarray, h: float) -> np.ndarray:
+    """μ when the log joint gains h·directionᵀw: a prior whose centre has moved by P⁻¹."""
+    prior = block.precisions.prior(m)
+    layout, here = block.layout, block.center
+    first = layout.G * layout.q
+    z = np.linalg.solve(prior.first, direction[:first].reshape(layout.G, layout.q).T).T
+    moved = vector(
+        layout, np.concatenate([z.ravel(), np.linalg.solve(prior.rest, direction[first:])])
+    )
+    other = copy.copy(block)
+    other.center = here + moved.times(h)
+    return flat(other.collapse(m).best.mu)

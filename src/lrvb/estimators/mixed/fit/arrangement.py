@@ -10,13 +10,14 @@ import numpy as np
 from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.layout import Grouping, Layout
 from ....collapsed.gaussian.least_squares import LeastSquares
-from ....collapsed.gaussian.optimum import Setting
-from ....collapsed.gaussian.precisions import Precisions, Term
-from ....collapsed.gaussian.row_terms import Binomial, Joint, Poisson, Rows
+from ....collapsed.gaussian.precisions import Precisions, PriorTerm
+from ....collapsed.gaussian.reweighted import Reweighted
+from ....collapsed.gaussian.row_terms import Averaged, Joint, RowLikelihood
 from ....errors import InvalidModel
+from ....likelihoods.given import take
 from ....statement.meanfield import MeanField
 from ..design.design import Design
-from ..design.standardised import Coordinates, FixedPrior
+from ..design.standardised import FixedPrior, Standardisation
 from .precision_model import RESIDUAL, block_name
 
 
@@ -27,7 +28,7 @@ class Place(NamedTuple):
     columns: tuple[int, ...]
 
 
-class Working(NamedTuple):
+class Arrangement(NamedTuple):
     """The block of coefficients, the order of its rows, and where each term and factor went.
 
     `factors[f]` is the design's factor at place f of the layout, the first one eliminated.
@@ -39,13 +40,13 @@ class Working(NamedTuple):
     places: list[Place]
 
 
-def working(
+def arrange(
     design: Design,
     alpha: MeanField,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
-) -> Working:
+) -> Arrangement:
     """Lay out the rows and bind them to the precisions' blocks in `alpha`."""
     factors, places = _places(design)
     codes = design.factors[factors[0]].codes if factors else np.zeros(design.n, dtype=np.int64)
@@ -61,9 +62,9 @@ def working(
     if not groupings:
         groupings = [Grouping(codes, np.zeros((design.n, 0)), 0)]
     _require_memory(design, factors, groupings)
-    layout = Layout(where.inward(design.X)[order], groupings[0], groupings[1:])
+    layout = Layout(standard.inward(design.X)[order], groupings[0], groupings[1:])
     terms = [
-        Term(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
+        PriorTerm(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
         for term, place in zip(design.terms, places, strict=True)
         if place.factor >= 0
     ]
@@ -71,16 +72,13 @@ def working(
     precisions = Precisions(layout, alpha, terms, prior.P0, own)
     masks = None if factorization == "blocked" else precisions.masks()
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
-    setting: Setting | LeastSquares
-    if design.family == "gaussian":
-        setting = LeastSquares(layout, design.y[order] - offset - where.shift, masks)
+    given: Reweighted | LeastSquares
+    if design.family.quadratic:
+        given = LeastSquares(layout, design.y[order] - offset - standard.shift, masks)
     else:
-        rows = _rows(design, order)
-        if design.observation is not None:
-            rows = Joint(rows) if masks is None else _tilted(design, order)
-        setting = Setting(layout, rows, offset, masks)
-    block = BlockSum(setting, precisions, prior.mean, prior.constant)
-    return Working(block, order, factors, places)
+        given = Reweighted(layout, _rows(design, order, masks is None), offset, masks)
+    block = BlockSum(given, precisions, prior.mean, prior.constant)
+    return Arrangement(block, order, factors, places)
 
 
 def _places(design: Design) -> tuple[list[int], list[Place]]:
@@ -105,7 +103,7 @@ def _places(design: Design) -> tuple[list[int], list[Place]]:
 
 def _own_precision(design: Design, places: list[Place]) -> str | None:
     """The block of the precision that belongs to the rows: the residual's, or (1|obs)'s."""
-    if design.family == "gaussian":
+    if design.family.quadratic:
         return RESIDUAL
     for term, place in zip(design.terms, places, strict=True):
         if place.factor < 0:
@@ -113,20 +111,16 @@ def _own_precision(design: Design, places: list[Place]) -> str | None:
     return None
 
 
-def _rows(design: Design, order: np.ndarray) -> Rows:
-    y = design.y[order]
-    if design.family == "poisson":
-        return Poisson(y)
-    trials = np.ones(len(y)) if design.trials is None else design.trials[order]
-    return Binomial(y, trials)
-
-
-def _tilted(design: Design, order: np.ndarray) -> Rows:
+def _rows(design: Design, order: np.ndarray, blocked: bool) -> RowLikelihood:
+    """The rows in their order, with an effect of their own where the design has one."""
+    y, given = design.y[order], take(design.given, order)
+    if design.observation is None:
+        return Averaged(design.family, y, given)
+    if blocked:
+        return Joint(Averaged(design.family, y, given))
     from ....collapsed.gaussian.tilted_rows import TiltedRows
 
-    y = design.y[order]
-    trials = np.ones(len(y)) if design.trials is None else design.trials[order]
-    return TiltedRows("poisson" if design.family == "poisson" else "binomial", y, trials)
+    return TiltedRows(design.family, y, given)
 
 
 def _require_memory(design: Design, factors: list[int], groupings: list[Grouping]) -> None:
