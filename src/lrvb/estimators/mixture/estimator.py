@@ -323,6 +323,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         roots = self.precisions_cholesky_
         logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        _require_reached(densities)
         return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -352,7 +353,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
         Lambda = np.asarray(m.Lambda.x)
-        return log_densities(
+        found = log_densities(
             Z,
             params["mu"]["loc"],
             np.linalg.cholesky(Lambda),
@@ -360,12 +361,25 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             np.asarray(m.pi.log_x),
             np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
         )
+        _require_reached(found)
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 
 
 # ---- small helpers -------------------------------------------------------------------------
+
+
+def _require_reached(densities: np.ndarray) -> None:
+    """Refuse a row so far out that its distance from the components overflows."""
+    bad = np.flatnonzero(~np.isfinite(densities).all(axis=1))
+    if len(bad):
+        raise InvalidData(
+            f"Row {int(bad[0])} of X lies so far from all components that its squared distance is "
+            "beyond the range of numbers; check its units.",
+            row=int(bad[0]),
+        )
 
 
 def _rank(candidate: Fit) -> tuple[bool, float]:
