@@ -138,6 +138,9 @@ class Posterior:
         `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
         Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
         """
+        if not isinstance(name, str):
+            known = ", ".join(self.local_variables.names) or "none"
+            raise InvalidModel(f"The local quantity {name!r} must be text; there are: {known}.")
         return self.local_variables.dataset(name, rows)
 
     # ---- draws, files ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ import lrvb
 from lrvb.data.tables import Rows
 from lrvb.engine.fitting import default_sum
 from lrvb.engine.objective import Objective
-from lrvb.estimators.mixture.priors import Priors
+from lrvb.estimators.mixture.priors import MixturePriors
 from lrvb.estimators.mixture.trials import _swept
 from lrvb.models.gaussian_mixture import NormalMixture
 from lrvb.numerics.double import double
@@ -24,7 +24,7 @@ def test_trials_are_ranked_by_the_elbo_of_the_model():
     """Differences of ELBOs agree with the engine's: the prior's constants alone are left out."""
     X, z = overlapping()
     weights = np.linspace(0.5, 1.5, len(X))
-    priors = Priors(np.array([0.1, -0.2]), np.diag([0.01, 0.04]), 5.0, np.eye(2) + 0.2, 3.0)
+    priors = MixturePriors(np.array([0.1, -0.2]), np.diag([0.01, 0.04]), 5.0, np.eye(2) + 0.2, 3.0)
     starts = [np.eye(2)[z], np.eye(2)[(X[:, 1] > 0.5).astype(int)]]
     trials = [_swept(X, R, weights, priors, sweeps) for R in starts for sweeps in (1, 3)]
     with double():

@@ -11,7 +11,7 @@ from scipy.special import digamma, polygamma, softmax
 
 from lrvb import errors
 from lrvb.studies.reference import mixture_conditionals, mixture_gibbs
-from lrvb.studies.reference.mixture_conditionals import Sums
+from lrvb.studies.reference.mixture_conditionals import ComponentSums
 
 DRAWS = 20_000
 P = 3
@@ -36,7 +36,7 @@ def priors(K=DRAWS, mean=0.5, mean_precision=2.0, dof=4.5, scale=None, concentra
 def copies(rows):
     """The sums of DRAWS components that hold the same rows."""
     sums = len(rows), rows.sum(0), rows.T @ rows
-    return Sums(*(np.repeat(np.asarray(s, float)[None], DRAWS, axis=0) for s in sums))
+    return ComponentSums(*(np.repeat(np.asarray(s, float)[None], DRAWS, axis=0) for s in sums))
 
 
 def assert_drawn(draws, mean, cov=None):
@@ -98,7 +98,7 @@ def test_means_are_normal(rng, rows, mean_precision):
 def test_weights_are_dirichlet(rng):
     """E log π_k = ψ(α_k) − ψ(Σα), Cov = ψ'(α_k)1{k = l} − ψ'(Σα)."""
     rows, concentration = np.array([3.0, 0.0, 12.0]), np.array([0.5, 2.0, 0.0])
-    sums = Sums(rows, np.zeros((3, P)), np.zeros((3, P, P)))
+    sums = ComponentSums(rows, np.zeros((3, P)), np.zeros((3, P, P)))
     prior = priors(K=3, concentration=concentration)
     draws = np.array(
         [mixture_conditionals.draw_weights(rng, sums, prior) for _ in range(DRAWS // 4)]

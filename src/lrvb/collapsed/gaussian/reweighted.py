@@ -13,7 +13,7 @@ from .conditional import conditional_blocks
 from .incidence import Vector
 from .layout import Layout
 from .optimum import IteratedOptimum, optimum
-from .row_terms import Rows
+from .row_terms import RowLikelihood
 from .tangents import tangent
 
 _TOL = 1e-10  # of the optimum, relative in variances and in sds of means
@@ -23,7 +23,7 @@ class Reweighted(NamedTuple):
     """Rows, their layout and offset, and which blocks of w share a factor (None: all, jointly)."""
 
     layout: Layout
-    rows: Rows
+    rows: RowLikelihood
     offset: np.ndarray
     masks: tuple[np.ndarray, np.ndarray] | None
 

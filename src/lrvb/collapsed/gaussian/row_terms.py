@@ -37,7 +37,7 @@ class RowTerms(NamedTuple):
     start: Any = None
 
 
-class Rows(Protocol):
+class RowLikelihood(Protocol):
     """A likelihood of all rows."""
 
     #: whether −∂²ℓ/∂η̄² equals −2∂ℓ/∂v, as it does when ℓ is the mean of log p over a normal η
@@ -82,7 +82,7 @@ class Joint:
 
     gaussian_mean, coupled, scaled = False, True, True
 
-    def __init__(self, inner: Rows):
+    def __init__(self, inner: RowLikelihood):
         self.inner = inner
 
     def solve(

@@ -22,12 +22,12 @@ from .answers.levels import Effects
 from .answers.prediction import check_request, predict_rows
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
-from .design.standardised import Coordinates, coordinates, fixed_prior
+from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .priors.stated import Priors, resolve
+from .priors.stated import MixedPriors, resolve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,12 +99,12 @@ class MixedModel:
             )
         priors = resolve(self.priors, design)
         problem = state_problem(PrecisionModel(priors, design), None)
-        where = coordinates(design)
+        standard = standardisation(design)
         optimum, arrangement = find_optimum(
             design,
             problem,
-            where,
-            fixed_prior(priors, where),
+            standard,
+            fixed_prior(priors, standard),
             self.factorization,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -112,22 +112,22 @@ class MixedModel:
         )
         averaged = self.factorization == "blocked"
         response = respond(linearize(optimum))
-        joint = join(arrangement.block, response, where, averaged=averaged)
-        self._keep(design, priors, where, arrangement, joint)
+        joint = join(arrangement.block, response, standard, averaged=averaged)
+        self._keep(design, priors, standard, arrangement, joint)
         return self
 
     def _keep(
         self,
         design: Design,
-        priors: Priors,
-        where: Coordinates,
+        priors: MixedPriors,
+        standard: Standardisation,
         arrangement: Arrangement,
         joint: JointResponse,
     ) -> None:
         labels = _labels(design, joint)
         names = [label for label in labels if label is not None]
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, where, arrangement, joint, names, columns)
+        effects = Effects(design, standard, arrangement, joint, names, columns)
         observed = {design.formula.response: design.y}
         self.posterior_ = Posterior(
             replace(joint.estimate, labels=tuple(labels)),
@@ -140,7 +140,7 @@ class MixedModel:
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
         self.converged_ = self.posterior_.converged
-        self._where, self._arrangement = where, arrangement
+        self._standard, self._arrangement = standard, arrangement
         self._joint, self._effects = joint, effects
 
     def __repr__(self) -> str:

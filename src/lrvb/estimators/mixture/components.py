@@ -8,7 +8,7 @@ import numpy as np
 
 from ...engine.fitting import Fit
 from ...errors import CoincidentComponents, InvalidModel
-from .priors import Priors
+from .priors import MixturePriors
 
 
 def in_order(fit: Fit) -> Fit:
@@ -33,7 +33,7 @@ def relabelled(fit: Fit, order: np.ndarray) -> Fit:
     return fit.permuted(at)
 
 
-def failure(fit: Fit, priors: Priors) -> InvalidModel | None:
+def failure(fit: Fit, priors: MixturePriors) -> InvalidModel | None:
     """The error for a component without a proper posterior, None when every one has its own.
 
     Only improper priors allow it: a component without rows then has no posterior, and one whose rows
@@ -72,7 +72,7 @@ def failure(fit: Fit, priors: Priors) -> InvalidModel | None:
     return None
 
 
-def coinciding(params: dict[str, dict[str, Any]], priors: Priors) -> list[tuple[int, int]]:
+def coinciding(params: dict[str, dict[str, Any]], priors: MixturePriors) -> list[tuple[int, int]]:
     """Pairs of components with rows whose means and precisions agree, in units of their sds."""
     loc, cov = params["mu"]["loc"], params["mu"]["cov"]
     dof, scale = params["Lambda"]["dof"], params["Lambda"]["scale"]

@@ -31,7 +31,7 @@ from .functions import ComponentFunctions
 from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
-from .priors import Priors, standardised_priors
+from .priors import MixturePriors, standardised_priors
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
@@ -181,7 +181,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self._finish(best, scaling, total, observed={"x": X})
         return self
 
-    def _priors(self, scaling: Scaling) -> Priors:
+    def _priors(self, scaling: Scaling) -> MixturePriors:
         """The arguments' priors in the coordinates of the fit."""
         return standardised_priors(
             scaling,
@@ -201,7 +201,9 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self._finish(best, scaling, total)
         return self
 
-    def _best_fit(self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: Priors) -> Fit:
+    def _best_fit(
+        self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: MixturePriors
+    ) -> Fit:
         """The best of the starts: converged before not, then the highest ELBO."""
         best: Fit | None = None
         told: list[Any] = []
@@ -242,7 +244,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             chunk_size=self.chunk_size,
         )
 
-    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Iterator[list[Any]]:
+    def _starts(self, rows: Rows, scaling: Scaling, priors: MixturePriors) -> Iterator[list[Any]]:
         """For each of `n_init` fits, usual parameters to start from, the best of many trials first."""
         Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
         last = self.__dict__.get("means_")

@@ -11,13 +11,13 @@ from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from .components import failure, in_order
 from .parts import StandardisedMixture, measure_parts
-from .priors import Priors
+from .priors import MixturePriors
 from .scaling import Scaling, require_full_rank, scaling_of
 
 
 def fit_parts(
     mixture: Any, parts: Partitions, K: int, weighted: bool
-) -> tuple[Fit, Priors, Scaling, float]:
+) -> tuple[Fit, MixturePriors, Scaling, float]:
     """The best fit of an estimator to all parts, its priors and scale, and the rows' total weight."""
     columns = measure_parts(parts)
     if columns.n < max(K, 2):

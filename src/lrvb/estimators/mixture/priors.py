@@ -10,7 +10,7 @@ from ...errors import InvalidModel
 from .scaling import Scaling
 
 
-class Priors(NamedTuple):
+class MixturePriors(NamedTuple):
     """μ ~ N(mean, precision⁻¹), Λ ~ Wishart(dof, inverse_scale⁻¹), π ~ Dirichlet(concentration)."""
 
     mean: np.ndarray
@@ -38,7 +38,7 @@ def standardised_priors(
     wishart_dof_prior: float | None,
     wishart_scale_prior: Any,
     weight_concentration_prior: float,
-) -> Priors:
+) -> MixturePriors:
     """The priors in the fit's coordinates.
 
     Without a `wishart_scale_prior` every prior speaks of the standardised columns, so that a
@@ -53,11 +53,11 @@ def standardised_priors(
         raise InvalidModel(f"wishart_dof_prior={wishart_dof_prior!r} must be positive.")
     identity = np.eye(P)
     if wishart_scale_prior is None:
-        return Priors(np.zeros(P), precision * identity, dof, identity, concentration)
+        return MixturePriors(np.zeros(P), precision * identity, dof, identity, concentration)
     inverse = _inverse_scale(wishart_scale_prior, P)
     s = scaling.scale
     # Λ′ = SΛS ~ Wishart(dof, SWS), and its inverse scale is S⁻¹W⁻¹S⁻¹
-    return Priors(
+    return MixturePriors(
         mean=-scaling.center / s,
         precision=precision * np.diag(s**2),
         dof=dof,

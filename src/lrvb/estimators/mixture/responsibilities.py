@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidData, InvalidModel
-from .priors import Priors
+from .priors import MixturePriors
 
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
@@ -68,7 +68,7 @@ def responsibilities(
 
 
 def start_from(
-    X: np.ndarray, R: np.ndarray, weights: np.ndarray | None, priors: Priors
+    X: np.ndarray, R: np.ndarray, weights: np.ndarray | None, priors: MixturePriors
 ) -> dict[str, dict[str, Any]]:
     """Usual parameters of q(μ), q(Λ), q(π) after one update from the responsibilities."""
     P = X.shape[1]

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import digamma, gammaln, multigammaln
 
 from ...models.gaussian_mixture import log_densities
-from .priors import Priors
+from .priors import MixturePriors
 from .responsibilities import responsibilities, start_from
 
 TRIALS = 8  # starts that are tried
@@ -46,7 +46,7 @@ def try_starts(
     K: int,
     init: str,
     weights: np.ndarray | None,
-    priors: Priors,
+    priors: MixturePriors,
     rng: np.random.RandomState,
 ) -> Trials:
     """The best few of `TRIALS` starts of (N, P) standardised rows; later ones stand in for failures."""
@@ -93,7 +93,7 @@ def _rank(trial: Trial) -> tuple[bool, float]:
 
 
 def _swept(
-    X: np.ndarray, R: np.ndarray, weights: np.ndarray | None, priors: Priors, sweeps: int
+    X: np.ndarray, R: np.ndarray, weights: np.ndarray | None, priors: MixturePriors, sweeps: int
 ) -> Trial:
     """The trial after so many sweeps, fewer where one changes less than a hundredth of a nat."""
     last = -np.inf
@@ -114,7 +114,7 @@ def _swept(
     )
 
 
-def _all_live(R: np.ndarray, priors: Priors) -> bool:
+def _all_live(R: np.ndarray, priors: MixturePriors) -> bool:
     """With improper priors a component needs rows of its own; its ELBO rises as it loses them."""
     return priors.proper or bool((R.sum(axis=0) > R.shape[1] + len(priors.mean) + 1).all())
 
@@ -133,7 +133,7 @@ def expected_log_density(X: np.ndarray, parameters: Parameters) -> np.ndarray:
     )
 
 
-def divergence_from_prior(parameters: Parameters, priors: Priors) -> float:
+def divergence_from_prior(parameters: Parameters, priors: MixturePriors) -> float:
     """E_q[log p(μ, Λ, π)] + entropy of q, constants of the prior left out."""
     loc, cov = parameters["mu"]["loc"], parameters["mu"]["cov"]
     dof, scale = parameters["Lambda"]["dof"], parameters["Lambda"]["scale"]

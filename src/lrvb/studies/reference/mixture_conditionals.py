@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import InvalidModel
 
 
-class Sums(NamedTuple):
-    """Sums over the rows of each component."""
+class ComponentSums(NamedTuple):
+    """ComponentSums over the rows of each component."""
 
     rows: np.ndarray
     """Number of rows N_k, (K,)"""
@@ -23,7 +23,7 @@ class Sums(NamedTuple):
     """Σ x_n x_nᵀ, (K, P, P)"""
 
 
-class Priors(NamedTuple):
+class GibbsPriors(NamedTuple):
     """μ_k ~ N(mean, I / mean_precision), Λ_k ~ Wishart(dof, scale), π ~ Dirichlet(concentration).
 
     A flat prior has mean_precision 0, inverse_scale 0, concentration 0.
@@ -47,7 +47,7 @@ def make_priors(
     dof: float | None,
     scale: float | np.ndarray,
     concentration: float | np.ndarray,
-) -> Priors:
+) -> GibbsPriors:
     """Priors of K components in P dimensions; numbers stand for multiples of 1 or I."""
     dof = P + 1.0 if dof is None else float(dof)
     W = np.asarray(scale, float)
@@ -63,7 +63,7 @@ def make_priors(
     for name, right in within.items():
         if not right:
             raise InvalidModel(f"The prior's {name} is outside its range.")
-    return Priors(
+    return GibbsPriors(
         np.broadcast_to(np.asarray(mean, float), (P,)),
         float(mean_precision),
         dof,
@@ -72,7 +72,7 @@ def make_priors(
     )
 
 
-def fewest_rows(priors: Priors) -> int:
+def fewest_rows(priors: GibbsPriors) -> int:
     """Rows that a component needs for its conditionals to be proper."""
     P = len(priors.mean)
     needed = int(priors.mean_precision == 0 or bool((priors.concentration == 0).any()))
@@ -82,7 +82,7 @@ def fewest_rows(priors: Priors) -> int:
 
 
 def draw_precisions(
-    rng: np.random.Generator, sums: Sums, mu: np.ndarray, priors: Priors
+    rng: np.random.Generator, sums: ComponentSums, mu: np.ndarray, priors: GibbsPriors
 ) -> tuple[np.ndarray, np.ndarray]:
     """Λ_k ~ Wishart(dof + N_k, S_k⁻¹), S_k = W₀⁻¹ + Σ (x_n − μ_k)(x_n − μ_k)ᵀ, and log|Λ_k|.
 
@@ -103,7 +103,7 @@ def draw_precisions(
 
 
 def draw_means(
-    rng: np.random.Generator, sums: Sums, Lambda: np.ndarray, priors: Priors
+    rng: np.random.Generator, sums: ComponentSums, Lambda: np.ndarray, priors: GibbsPriors
 ) -> np.ndarray:
     """μ_k ~ N(Q⁻¹(Λ_k Σ x_n + κm₀), Q⁻¹), Q = N_k Λ_k + κI, κ the prior's precision: (K, P)."""
     kappa = priors.mean_precision
@@ -114,7 +114,7 @@ def draw_means(
     return np.linalg.solve(L.transpose(0, 2, 1), whitened)[:, :, 0]
 
 
-def draw_weights(rng: np.random.Generator, sums: Sums, priors: Priors) -> np.ndarray:
+def draw_weights(rng: np.random.Generator, sums: ComponentSums, priors: GibbsPriors) -> np.ndarray:
     """Logarithms of π ~ Dirichlet(concentration + N_k), shape (K,)."""
     g = rng.standard_gamma(priors.concentration + sums.rows)
     return np.log(g) - np.log(g.sum())

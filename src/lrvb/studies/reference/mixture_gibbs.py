@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import InvalidData
 from ...numerics.packing import multiplicity, pack_symmetric, unpack_symmetric
 from .mixture_conditionals import (
-    Sums,
+    ComponentSums,
     draw_means,
     draw_precisions,
     draw_weights,
@@ -105,9 +105,9 @@ def features(x: np.ndarray) -> np.ndarray:
     return np.vstack([np.ones(len(x)), x.T, x.T[i] * x.T[j]])
 
 
-def split(sums: np.ndarray, P: int) -> Sums:
-    """Sums of φ over the rows of each component, (K, F), in their three parts."""
-    return Sums(sums[:, 0], sums[:, 1 : P + 1], unpack_symmetric(sums[:, P + 1 :], P))
+def split(sums: np.ndarray, P: int) -> ComponentSums:
+    """ComponentSums of φ over the rows of each component, (K, F), in their three parts."""
+    return ComponentSums(sums[:, 0], sums[:, 1 : P + 1], unpack_symmetric(sums[:, P + 1 :], P))
 
 
 def log_odds(
@@ -139,7 +139,7 @@ def draw_labels(rng: np.random.Generator, odds: np.ndarray) -> np.ndarray:
 
 
 def components(total: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-    """Sums over {z = k}, (K, F), from those over all rows (F,) and over {z ≥ k}, (K−1, F)."""
+    """ComponentSums over {z = k}, (K, F), from those over all rows (F,) and over {z ≥ k}, (K−1, F)."""
     nested = np.vstack([total, beyond, np.zeros_like(total)])
     return nested[:-1] - nested[1:]
 

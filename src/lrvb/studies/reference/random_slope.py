@@ -12,8 +12,8 @@ from .posterior import ExactPosterior, Marginal, Mixture, assemble, local_moment
 from .quadrature import DEPTH, integrate, step_kernel
 
 
-class Sums(NamedTuple):
-    """Sums over rows that the likelihood needs, in total or within group k."""
+class SlopeSums(NamedTuple):
+    """SlopeSums over rows that the likelihood needs, in total or within group k."""
 
     xx: np.ndarray
     """(p, p)"""
@@ -105,7 +105,7 @@ def exact(
 
 def summarize_rows(
     x: np.ndarray, r: np.ndarray, y: np.ndarray, group: np.ndarray
-) -> tuple[Sums, np.ndarray]:
+) -> tuple[SlopeSums, np.ndarray]:
     """The sums over rows, and the K sorted group labels."""
     x, r, y = np.asarray(x, float), np.asarray(r, float), np.asarray(y, float)
     labels, k = np.unique(group, return_inverse=True)
@@ -122,10 +122,10 @@ def summarize_rows(
     K = len(labels)
     xr = np.stack([np.bincount(k, column * r, K) for column in x.T], axis=1)
     rr, ry = np.bincount(k, r * r, K), np.bincount(k, r * y, K)
-    return Sums(x.T @ x, x.T @ y, float(y @ y), xr, rr, ry, len(y)), labels
+    return SlopeSums(x.T @ x, x.T @ y, float(y @ y), xr, rr, ry, len(y)), labels
 
 
-def condition(sums: Sums, nu: np.ndarray, tau: np.ndarray, beta_var: float) -> Conditional:
+def condition(sums: SlopeSums, nu: np.ndarray, tau: np.ndarray, beta_var: float) -> Conditional:
     """Eliminate each z_k from the joint Gaussian of (y, β, z), then β."""
     p = len(sums.xy)
     q = tau[:, None] * sums.rr + nu[:, None]  # precision of z_k given β

@@ -20,7 +20,7 @@ from lrvb.engine.response import respond
 from lrvb.estimators.mixed.answers import prediction
 from lrvb.estimators.mixed.answers.predictor import of_fitted_rows, of_new_rows
 from lrvb.estimators.mixed.design.design import build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
 from lrvb.estimators.mixed.fit.arrangement import arrange
 from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
@@ -113,7 +113,7 @@ def predictor(formula, family, factorization, y):
     design = dataclasses.replace(build(formula, frame(), family), y=y)
     priors = fitted("rows" if "obs" in formula else "counts", factorization).priors_
     problem = state_problem(PrecisionModel(priors, design), None)
-    where = coordinates(design)
+    where = standardisation(design)
     arrangement = arrange(design, problem.alpha, where, fixed_prior(priors, where), factorization)
     optimum = fit(problem, init=start(design), local_sum=arrangement.block)
     joint = join(arrangement.block, respond(linearize(optimum)), where)
@@ -300,7 +300,7 @@ def test_a_variance_without_expectation_is_named():
     point = dataclasses.replace(inner.fit.point, eta=eta)
     weak = dataclasses.replace(inner, fit=dataclasses.replace(inner.fit, point=point))
     joint = model._joint._replace(precisions=weak)
-    parts = model.design_, model._where, model._arrangement, joint
+    parts = model.design_, model._standard, model._arrangement, joint
     known, new = frame().iloc[:2], frame().iloc[:2].assign(h="elsewhere")
     assert len(of_new_rows(*parts, model.design_.apply(known)).mean) == 2
     with pytest.raises(lrvb.InvalidModel, match="new level of 'h' has no finite expectation"):

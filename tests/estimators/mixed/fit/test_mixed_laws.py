@@ -17,7 +17,7 @@ from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.engine.curvature import linearize
 from lrvb.engine.response import respond
 from lrvb.estimators.mixed.design.design import Design, build
-from lrvb.estimators.mixed.design.standardised import coordinates, fixed_prior
+from lrvb.estimators.mixed.design.standardised import fixed_prior, standardisation
 from lrvb.estimators.mixed.fit.joint_response import join
 from lrvb.estimators.mixed.fit.optimum import find_optimum
 from lrvb.estimators.mixed.fit.precision_model import PrecisionModel
@@ -82,7 +82,7 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
 
 def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     """The model at the optimum of a design, without averaging."""
-    stated, where = resolve(model.priors, design), coordinates(design)
+    stated, where = resolve(model.priors, design), standardisation(design)
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
@@ -236,7 +236,7 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
         sure["g"] = Wishart(1e8, 1e-8)
     priors = {"fixed": PRIORS["fixed"], **sure}
     model = lrvb.MixedModel(formula, family, priors).fit(table())
-    plain = join(model._arrangement.block, model._joint.precisions, model._where)
+    plain = join(model._arrangement.block, model._joint.precisions, model._standard)
     Sigma = model._joint.estimate.Sigma
     assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
 
@@ -252,10 +252,10 @@ def test_without_an_average_linear_response_is_left_and_said(monkeypatch):
             raise NoOptimum
         return collapse(self, m, state)
 
-    plain = join(block, precisions, model._where)
+    plain = join(block, precisions, model._standard)
     monkeypatch.setattr(type(block), "collapse", nearby)
     with pytest.warns(lrvb.NotAveraged, match=r"precision\[1\|g\] at .* times its mean"):
-        found = join(block, precisions, model._where, averaged=True)
+        found = join(block, precisions, model._standard, averaged=True)
     assert model._joint.averaged
     assert not found.averaged
     assert_allclose(found.estimate.Sigma, plain.estimate.Sigma, rtol=1e-12)

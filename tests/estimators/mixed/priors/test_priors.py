@@ -12,7 +12,7 @@ from lrvb import prior
 from lrvb.errors import InvalidModel
 from lrvb.estimators.mixed.design.design import build
 from lrvb.estimators.mixed.priors.defaults import mean_on_link, residual_scale
-from lrvb.estimators.mixed.priors.stated import Priors, resolve
+from lrvb.estimators.mixed.priors.stated import MixedPriors, resolve
 
 N = 200
 FORMULA = "y ~ x + c + (x|g) + (1|h) + (0 + x|h)"
@@ -36,7 +36,7 @@ def table() -> pd.DataFrame:
 
 def resolved(
     priors: dict | None = None, formula: str = FORMULA, family: str = "gaussian", **new
-) -> Priors:
+) -> MixedPriors:
     return resolve(priors, build(formula, table().assign(**new), family))
 
 

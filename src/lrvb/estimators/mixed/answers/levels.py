@@ -15,7 +15,7 @@ from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.locals import some_rows
 from ..design.design import Design
-from ..design.standardised import Coordinates
+from ..design.standardised import Standardisation
 from ..fit.arrangement import Arrangement
 from ..fit.joint_response import JointResponse
 
@@ -37,14 +37,14 @@ class Effects(Mapping[str, xr.Dataset]):
     def __init__(
         self,
         design: Design,
-        where: Coordinates,
+        standard: Standardisation,
         arrangement: Arrangement,
         joint: JointResponse,
         quantities: list[str],
         columns: np.ndarray,
     ):
         """`quantities` are the posterior's names, at the flat coordinates `columns`."""
-        self.design, self.where = design, where
+        self.design, self.standard = design, standard
         self.arrangement, self.joint = arrangement, joint
         self.quantities, self.columns = quantities, columns
         self.found: dict[str, tuple[int, int]] = {}  # term, coefficient
@@ -116,7 +116,7 @@ class Effects(Mapping[str, xr.Dataset]):
     def _moments(self, found: LocalResponse) -> LevelMoments:
         """From the response of each z beside β."""
         own, cross = local_covariance(found.Sigma, found.R, self.joint.precisions.Sigma)
-        cov = np.hstack([own[:, 0, 1:] @ self.where.T.T, cross[:, 0]])
+        cov = np.hstack([own[:, 0, 1:] @ self.standard.T.T, cross[:, 0]])
         return LevelMoments(found.z[:, 0], np.sqrt(own[:, 0, 0]), np.sqrt(found.V[:, 0, 0]), cov)
 
     def _place(self, t: int) -> int:

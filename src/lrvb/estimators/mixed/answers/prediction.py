@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 def check_request(interval: Any, kind: Any) -> None:
     """The arguments of `predict`."""
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidModel(f"kind={kind!r} must be 'mean' or 'response'.")
     if interval is not None:
         check_probability("interval", interval)
@@ -49,7 +49,7 @@ def predict_rows(
     model: Any, design: Design, new_data: Any, interval: float | None, kind: str
 ) -> pd.DataFrame:
     """See `MixedModel.predict`; `model` has been fitted."""
-    where, arrangement, joint = model._where, model._arrangement, model._joint
+    standard, arrangement, joint = model._standard, model._arrangement, model._joint
 
     def table(predictor: Predictor, trials: np.ndarray | None, rows: pd.Index) -> pd.DataFrame:
         said = design.formula.trials
@@ -64,14 +64,14 @@ def predict_rows(
         return found.table(rows)
 
     if new_data is None:
-        predictor = of_fitted_rows(design, where, arrangement, joint)
+        predictor = of_fitted_rows(design, standard, arrangement, joint)
         return table(predictor, design.trials, design.rows)
     new = design.apply(new_data)
     _tell_of_new_levels(design, new)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
-        predictor = of_new_rows(design, where, arrangement, joint, rows)
+        predictor = of_new_rows(design, standard, arrangement, joint, rows)
         parts.append(table(predictor, rows.trials, rows.rows))
     return pd.concat(parts)
 

@@ -17,7 +17,7 @@ from ....collapsed.seam import LocalResponse
 from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ..design.design import Design, NewRows
-from ..design.standardised import Coordinates
+from ..design.standardised import Standardisation
 from ..fit.arrangement import Arrangement
 from ..fit.joint_response import JointResponse
 from ..fit.precision_model import block_name
@@ -38,15 +38,15 @@ class Predictor(NamedTuple):
 
 def of_new_rows(
     design: Design,
-    where: Coordinates,
+    standard: Standardisation,
     arrangement: Arrangement,
     joint: JointResponse,
     new: NewRows,
 ) -> Predictor:
     """η of other rows."""
-    rows = _touched(design, where, arrangement, new)
+    rows = _touched(design, standard, arrangement, new)
     mean, variance = _moments(joint.coefficients.of(Functionals(rows)), joint)
-    mean = mean + where.shift
+    mean = mean + standard.shift
     if new.offset is not None:
         mean = mean + new.offset
     own = np.zeros(len(mean))
@@ -60,7 +60,7 @@ def of_new_rows(
 
 
 def of_fitted_rows(
-    design: Design, where: Coordinates, arrangement: Arrangement, joint: JointResponse
+    design: Design, standard: Standardisation, arrangement: Arrangement, joint: JointResponse
 ) -> Predictor:
     """η of the rows of the fit, in their own order, with each row's own effect where there is one."""
     block = arrangement.block
@@ -71,7 +71,7 @@ def of_fitted_rows(
     mean, variance = _moments(zeta, joint)
     back = np.empty(len(mean), dtype=int)
     back[arrangement.order] = np.arange(len(mean))
-    mean, variance = mean[back] + where.shift, variance[back]
+    mean, variance = mean[back] + standard.shift, variance[back]
     mean = mean if design.offset is None else mean + design.offset
     return Predictor(mean, variance, np.zeros(len(mean)))
 
@@ -83,7 +83,7 @@ def _moments(rows: LocalResponse, joint: JointResponse) -> tuple[np.ndarray, np.
 
 
 def _touched(
-    design: Design, where: Coordinates, arrangement: Arrangement, new: NewRows
+    design: Design, standard: Standardisation, arrangement: Arrangement, new: NewRows
 ) -> Incidence:
     """Where new rows touch the coefficients; levels that are not among them touch nothing."""
     layout, n = arrangement.block.layout, len(new.X)
@@ -96,7 +96,7 @@ def _touched(
     if not arrangement.factors:
         levels, columns = [np.zeros(n, dtype=np.int64)], [np.zeros((n, 0))]
     places, values = rest_entries(layout.offsets, levels[1:], columns[1:], n)
-    return Incidence(where.inward(new.X), levels[0], columns[0], places, values)
+    return Incidence(standard.inward(new.X), levels[0], columns[0], places, values)
 
 
 def _prior_variance(design: Design, joint: JointResponse, t: int, R: np.ndarray) -> np.ndarray:

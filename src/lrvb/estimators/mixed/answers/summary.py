@@ -9,7 +9,7 @@ import pandas as pd
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
-from ..priors.stated import Priors
+from ..priors.stated import MixedPriors
 from .standard_deviations import correlation_table, sd_table
 
 FIXED = "Fixed effects"
@@ -53,7 +53,7 @@ def summarize_model(
     formula: str,
     factorization: str,
     design: Design,
-    priors: Priors,
+    priors: MixedPriors,
     posterior: Posterior,
     prob: float,
 ) -> Summary:

@@ -16,7 +16,14 @@ from ..text.formula import Formula, parse
 from ..text.scanning import words
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
-from .model_matrix import Block, Number, build_block, build_number, check_syntax, named_columns
+from .model_matrix import (
+    ColumnBlock,
+    Number,
+    build_block,
+    build_number,
+    check_syntax,
+    named_columns,
+)
 from .rank import check_rank
 from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
@@ -61,7 +68,7 @@ class Design:
     rows: pd.Index
     dropped: int
     observation: int | None
-    fixed: Block = field(repr=False)
+    fixed: ColumnBlock = field(repr=False)
     offsets: list[Number] = field(repr=False)
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)

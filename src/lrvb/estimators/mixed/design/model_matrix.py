@@ -20,7 +20,7 @@ KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else
 LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
 
 
-class Block(NamedTuple):
+class ColumnBlock(NamedTuple):
     """Columns made from one text: their names, and the specification that makes them again.
 
     `seen` holds, for every column that enters as a category, the categories there were.
@@ -103,7 +103,7 @@ def check_syntax(text: str, within: str = "") -> None:
         raise InvalidModel(f"'{text}' has several parts; one sum of terms was expected.")
 
 
-def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
+def build_block(text: str, table: Table) -> tuple[np.ndarray, ColumnBlock]:
     """The columns of a text, (n, q), and the block that makes them again."""
     formula = _read(text, table)
     named = named_columns(text, list(table.frame.columns), own=table.functions)
@@ -120,7 +120,7 @@ def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
         raise InvalidModel(f"The formula's '{text}' makes more than one column '{repeated[0]}'.")
     for name, column in zip(names, values.T, strict=True):
         check_finite(name, column, table)
-    return values, Block(text, tuple(names), spec, seen)
+    return values, ColumnBlock(text, tuple(names), spec, seen)
 
 
 def _columns_of(text: str, table: Table) -> list[str]:

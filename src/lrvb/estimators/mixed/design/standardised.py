@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..priors.stated import Priors
+from ..priors.stated import MixedPriors
 from .design import Design
 from .rank import centred
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Coordinates(NamedTuple):
+class Standardisation(NamedTuple):
     """β = Tb + t: centre and scale of each column of X, and the shift of the response."""
 
     center: np.ndarray
@@ -42,7 +42,7 @@ class Coordinates(NamedTuple):
         return (X - self.center) / self.scale
 
 
-def coordinates(design: Design) -> Coordinates:
+def standardisation(design: Design) -> Standardisation:
     """Centres where an intercept can absorb them, standard deviations, the mean of a gaussian y."""
     X, names = design.X, design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
@@ -50,7 +50,7 @@ def coordinates(design: Design) -> Coordinates:
     if intercept is not None and design.family.quadratic:
         y = design.y if design.offset is None else design.y - design.offset
         shift = float(y.mean())
-    return Coordinates(columns.center, columns.unit(), intercept, shift)
+    return Standardisation(columns.center, columns.unit(), intercept, shift)
 
 
 class FixedPrior(NamedTuple):
@@ -61,12 +61,12 @@ class FixedPrior(NamedTuple):
     constant: float
 
 
-def fixed_prior(priors: Priors, where: Coordinates) -> FixedPrior:
+def fixed_prior(priors: MixedPriors, standard: Standardisation) -> FixedPrior:
     """The prior of b from independent normal priors of β; a flat one has no normalising constant."""
     proper = np.isfinite(priors.sd)
     precision = np.zeros(len(priors.sd))
     precision[proper] = priors.sd[proper] ** -2.0
-    T, t = where.T, where.t
+    T, t = standard.T, standard.t
     mean = np.linalg.solve(T, priors.mean - t) if len(t) else t
     constant = 0.5 * float(np.sum(np.log(precision[proper]) - LOG_2PI))
     constant += float(np.linalg.slogdet(T)[1]) if len(t) else 0.0

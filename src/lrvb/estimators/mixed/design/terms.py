@@ -13,7 +13,7 @@ from ..text.bars import Bar
 from ..text.scanning import formula_error
 from .columns import Table
 from .groups import Coder, Factor, read_factor
-from .model_matrix import Block, build_block
+from .model_matrix import ColumnBlock, build_block
 
 
 class Term(NamedTuple):
@@ -34,7 +34,7 @@ class Term(NamedTuple):
 class Columns(NamedTuple):
     """Where a term's R comes from on new rows: columns `chosen` of a block."""
 
-    block: Block
+    block: ColumnBlock
     chosen: tuple[int, ...]
 
 
@@ -48,7 +48,7 @@ def read_terms(
     sources: list[Columns] = []
     where: dict[frozenset[str], int] = {}
     places: dict[tuple[str, int], int] = {}
-    blocks: dict[str, tuple[np.ndarray, Block]] = {}
+    blocks: dict[str, tuple[np.ndarray, ColumnBlock]] = {}
     for bar in bars:
         key = frozenset(bar.columns)
         if key not in where:

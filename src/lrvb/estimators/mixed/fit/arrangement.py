@@ -12,12 +12,12 @@ from ....collapsed.gaussian.layout import Grouping, Layout
 from ....collapsed.gaussian.least_squares import LeastSquares
 from ....collapsed.gaussian.precisions import Precisions, PriorTerm
 from ....collapsed.gaussian.reweighted import Reweighted
-from ....collapsed.gaussian.row_terms import Averaged, Joint, Rows
+from ....collapsed.gaussian.row_terms import Averaged, Joint, RowLikelihood
 from ....errors import InvalidModel
 from ....likelihoods.given import take
 from ....statement.meanfield import MeanField
 from ..design.design import Design
-from ..design.standardised import Coordinates, FixedPrior
+from ..design.standardised import FixedPrior, Standardisation
 from .precision_model import RESIDUAL, block_name
 
 
@@ -43,7 +43,7 @@ class Arrangement(NamedTuple):
 def arrange(
     design: Design,
     alpha: MeanField,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
 ) -> Arrangement:
@@ -62,7 +62,7 @@ def arrange(
     if not groupings:
         groupings = [Grouping(codes, np.zeros((design.n, 0)), 0)]
     _require_memory(design, factors, groupings)
-    layout = Layout(where.inward(design.X)[order], groupings[0], groupings[1:])
+    layout = Layout(standard.inward(design.X)[order], groupings[0], groupings[1:])
     terms = [
         PriorTerm(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
         for term, place in zip(design.terms, places, strict=True)
@@ -74,7 +74,7 @@ def arrange(
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
     given: Reweighted | LeastSquares
     if design.family.quadratic:
-        given = LeastSquares(layout, design.y[order] - offset - where.shift, masks)
+        given = LeastSquares(layout, design.y[order] - offset - standard.shift, masks)
     else:
         given = Reweighted(layout, _rows(design, order, masks is None), offset, masks)
     block = BlockSum(given, precisions, prior.mean, prior.constant)
@@ -111,7 +111,7 @@ def _own_precision(design: Design, places: list[Place]) -> str | None:
     return None
 
 
-def _rows(design: Design, order: np.ndarray, blocked: bool) -> Rows:
+def _rows(design: Design, order: np.ndarray, blocked: bool) -> RowLikelihood:
     """The rows in their order, with an effect of their own where the design has one."""
     y, given = design.y[order], take(design.given, order)
     if design.observation is None:

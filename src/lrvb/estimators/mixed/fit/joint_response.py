@@ -19,7 +19,7 @@ from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
 from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
-from ..design.standardised import Coordinates
+from ..design.standardised import Standardisation
 from .averaged_covariance import averaged_conditional
 
 
@@ -36,7 +36,7 @@ class JointResponse(NamedTuple):
 
 
 def join(
-    block: BlockSum, precisions: Response, where: Coordinates, *, averaged: bool = False
+    block: BlockSum, precisions: Response, standard: Standardisation, *, averaged: bool = False
 ) -> JointResponse:
     """The estimate of (β, precisions) on the user's scale, β = Tb + t.
 
@@ -54,8 +54,8 @@ def join(
         estimate = in_units(
             _beside(estimate, coefficients.of(Functionals(None, fixed=True))),
             Units(
-                scipy.linalg.block_diag(where.T, np.eye(a)),
-                np.concatenate([where.t, np.zeros(a)]),
+                scipy.linalg.block_diag(standard.T, np.eye(a)),
+                np.concatenate([standard.t, np.zeros(a)]),
             ),
         )
     return JointResponse(estimate, precisions, coefficients, average is not None)

@@ -11,7 +11,7 @@ from ....numerics.double import in_double
 from ....statement.parameters import Optimum, initial
 from ....statement.problem import Problem
 from ..design.design import Design
-from ..design.standardised import Coordinates, FixedPrior
+from ..design.standardised import FixedPrior, Standardisation
 from ..design.subsample import sample_of
 from .arrangement import Arrangement, arrange
 from .precision_model import RESIDUAL, block_name
@@ -22,14 +22,14 @@ from .start import start
 def find_optimum(
     design: Design,
     problem: Problem,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
     **options: Any,
 ) -> tuple[Fit, Arrangement]:
     """The optimum of the precisions and the block of coefficients at it; `options` are those of fit."""
-    arrangement = arrange(design, problem.alpha, where, prior, factorization)
-    init: Any = _from_sample(design, problem, where, prior, factorization)
+    arrangement = arrange(design, problem.alpha, standard, prior, factorization)
+    init: Any = _from_sample(design, problem, standard, prior, factorization)
     if init is None:
         init = start(design)
     return fit(problem, init=init, local_sum=arrangement.block, **options), arrangement
@@ -38,7 +38,7 @@ def find_optimum(
 def _from_sample(
     design: Design,
     problem: Problem,
-    where: Coordinates,
+    standard: Standardisation,
     prior: FixedPrior,
     factorization: str,
 ) -> Optimum | None:
@@ -46,7 +46,7 @@ def _from_sample(
     small = sample_of(design)
     if small is None:
         return None
-    block = arrange(small, problem.alpha, where, prior, factorization).block
+    block = arrange(small, problem.alpha, standard, prior, factorization).block
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a rough fit; the fit to all rows warns for itself

@@ -11,7 +11,7 @@ from ....models.densities import gamma_log_density, wishart_log_density
 from ....prior import Gamma as GammaPrior
 from ....statement.model import Model
 from ..design.design import Design
-from ..priors.stated import Priors
+from ..priors.stated import MixedPriors
 
 RESIDUAL = "precision[residual]"
 
@@ -19,7 +19,7 @@ RESIDUAL = "precision[residual]"
 class PrecisionModel(Model):
     """q(τ) Π_t q(Λ_t): a Gamma for each precision, a Wishart for each correlated term's matrix."""
 
-    def __init__(self, priors: Priors, design: Design):
+    def __init__(self, priors: MixedPriors, design: Design):
         self.blocks: dict[str, Family] = {}
         for k, (term, prior) in enumerate(zip(design.terms, priors.terms, strict=True)):
             name = block_name(term.name, len(term.coefficients))

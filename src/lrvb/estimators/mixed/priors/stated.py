@@ -19,7 +19,7 @@ from .defaults import default_dispersion, default_fixed, default_term
 
 
 @dataclass(frozen=True, eq=False)
-class Priors:
+class MixedPriors:
     """β_j ~ N(mean_j, sd_j²), Λ_t ~ terms[t], τ ~ residual (gaussian only).
 
     names are the fixed effects'; terms are aligned with the design's, Gamma for a single
@@ -57,7 +57,7 @@ class Priors:
         )
 
 
-def resolve(priors: Mapping[str, Any] | None, design: Design) -> Priors:
+def resolve(priors: Mapping[str, Any] | None, design: Design) -> MixedPriors:
     """The prior of everything in a design: the user's by name, otherwise the default.
 
     Keys: "fixed" (every coefficient not named), a fixed effect's name, a term's name ("1|g"; "g" for
@@ -89,7 +89,7 @@ def resolve(priors: Mapping[str, Any] | None, design: Design) -> Priors:
         if kind == "coefficient" and np.isfinite(prior.sd)
     }
     check_separation(design, held)
-    return Priors(
+    return MixedPriors(
         names=tuple(design.names),
         mean=mean,
         sd=sd,
