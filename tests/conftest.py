@@ -13,6 +13,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="run only the laws of one model, family or likelihood: Gamma, or one case, Gamma-tiny",
     )
+    parser.addoption(
+        "--odd-inputs-seconds",
+        type=float,
+        default=100.0,
+        metavar="S",
+        help="how long to throw odd inputs at every public function (default: 100)",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

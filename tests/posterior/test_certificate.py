@@ -58,7 +58,7 @@ class StudentT(lrvb.Model):
 @functools.cache
 def regression() -> lrvb.Posterior:
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(30, 2)) + [0, 1]
+    x = rng.normal(size=(30, 2)) + np.array([0.0, 1.0])
     data = {"x": x, "y": x @ [1.0, -1.0] + rng.normal(size=30)}
     return lrvb.infer(Regression(), data, certify=True)
 

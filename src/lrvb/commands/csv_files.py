@@ -86,8 +86,14 @@ def write_csv(table: pd.DataFrame, path: Path, index_label: str | None = None) -
 
 
 def _inert(value: Any) -> Any:
-    """Text that begins as a spreadsheet's formulas do, with a quote in front of it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(RUN) else value
+    """Text that begins as a spreadsheet's formulas do, with a quote in front of it.
+
+    A carriage return, which some readers take for the end of a line, becomes a line feed.
+    """
+    if not isinstance(value, str):
+        return value
+    start = "'" if value.startswith(RUN) else ""
+    return start + value.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def chosen_columns(table: pd.DataFrame, names: list[str] | None) -> tuple[pd.DataFrame, list[str]]:

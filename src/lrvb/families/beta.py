@@ -88,7 +88,13 @@ class Beta(Family):
         return np.exp(np.asarray(stats.log_x))
 
     def at_scores(
-        self, eta: BetaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: BetaStats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
         """From gammas whose logs have these means and sds."""
         return self.constrain(eta, log_gamma_at(score, mean, sd))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..engine.functions import covariance, covariance_of
 from ..engine.response import Response
+from ..errors import InvalidModel
 from ..statement.meanfield import MeanField, Moments
 from .blocks import Block, FamilyBlock, Support
 
@@ -87,6 +88,8 @@ class Estimate:
 
     def covariance(self, method: str = "lrvb") -> np.ndarray:
         """Σ̂ for "lrvb", V for "mfvb"."""
+        if not isinstance(method, str):
+            raise InvalidModel(f"method={method!r} must be text, 'lrvb' or 'mfvb'.")
         return covariance(self, method)
 
     def of(

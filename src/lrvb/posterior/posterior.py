@@ -27,7 +27,7 @@ from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals
 from .locals import LocalVariables, NoLocals, rows_of
-from .table import table
+from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 
 if TYPE_CHECKING:
@@ -86,15 +86,18 @@ class Posterior:
             m = self._certified().mean
         elif method not in ("lrvb", "mfvb"):
             raise InvalidModel(f"method={method!r} must be 'lrvb', 'mfvb' or 'certified'.")
-        return pd.Series(m[self._at(chosen)], index=chosen, name="mean")
+        values = m[self._at(chosen)]
+        require_finite("mean", values, chosen)
+        return pd.Series(values, index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
         """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact."""
         import pandas as pd
 
         chosen = self._choose(names)
-        variances = np.diag(self._covariance(method))[self._at(chosen)]
-        return pd.Series(np.sqrt(variances), index=chosen, name="sd")
+        values = np.sqrt(np.diag(self._covariance(method))[self._at(chosen)])
+        require_finite("sd", values, chosen)
+        return pd.Series(values, index=chosen, name="sd")
 
     def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
         """Posterior covariance matrix."""
@@ -103,6 +106,7 @@ class Posterior:
         chosen = self._choose(names)
         at = self._at(chosen)
         values = self._covariance(method)[np.ix_(at, at)]
+        require_finite("covariance", np.abs(values).max(axis=1, initial=0.0), chosen)
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
@@ -203,6 +207,9 @@ class Posterior:
         `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
         Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
         """
+        if not isinstance(name, str):
+            known = ", ".join(self.local_variables.names) or "none"
+            raise InvalidModel(f"The local quantity {name!r} must be text; there are: {known}.")
         return self.local_variables.dataset(name, rows)
 
     # ---- draws, files ---------------------------------------------------------------------

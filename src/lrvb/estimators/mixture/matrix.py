@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from ...data.tables import invalid_value, refuse_lazy, refuse_masked
+from ...data.tables import LARGEST, invalid_value, refuse_lazy, refuse_masked
 from ...errors import InvalidData
 
 
@@ -28,15 +28,29 @@ def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
     bad = ~np.isfinite(matrix)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
-        names = getattr(estimator, "feature_names_in_", None)
-        name = str(column) if names is None else str(names[column])
         value = matrix[row, column]
         kind = "NaN" if np.isnan(value) else "infinity"
         raise invalid_value(
-            name,
+            _name(estimator, column),
             (row,),
             value,
             f"must be finite; X contains {kind}",
             "Drop or fill the row",
         )
+    large = np.abs(matrix) > LARGEST
+    if large.any():
+        row, column = (int(i) for i in np.argwhere(large)[0])
+        value = matrix[row, column]
+        raise invalid_value(
+            _name(estimator, column),
+            (row,),
+            value,
+            "is too large to be squared",
+            "Rescale the column",
+        )
     return matrix
+
+
+def _name(estimator: Any, column: int) -> str:
+    names = getattr(estimator, "feature_names_in_", None)
+    return str(column) if names is None else str(names[column])

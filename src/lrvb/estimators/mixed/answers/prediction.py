@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 def check_request(interval: Any, kind: Any) -> None:
     """The arguments of `predict`."""
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidModel(f"kind={kind!r} must be 'mean' or 'response'.")
     if interval is not None:
         check_probability("interval", interval)
