@@ -19,6 +19,7 @@ from ..integrated.importance import Budget, Refit, Weighted, integrate
 from ..integrated.proposals import Proposal, SplitT, fit_blocks
 from ..numerics.double import in_double
 from ..numerics.hmc import hmc, r_hat
+from ..statement.problem import Problem
 from .certificate import Certificate
 from .estimate import Estimate
 from .target import Target
@@ -33,11 +34,7 @@ ROUNDS = 4  # of HMC, each whitened by the draws of the one before
 STARTS = 6  # of fits that look for other modes
 WIDE = 6.0  # sds around the optimum from which half of them start
 DRAWS = 1024
-SMALL = 4096  # rows up to which the draws' cost needs no measuring
-FITS, LEAST = (
-    3.0,
-    1.0,
-)  # an automatic certificate's cost in fits, and the seconds it may always take
+WORK = 5e7  # elementary terms of an automatic certificate: about a second
 NEEDED = 350.0  # effective draws from which means are known to 0.06 sd and sds to 4 %
 
 
@@ -62,8 +59,12 @@ class Certifier:
         budget: float | None = None,
         progress: bool = False,
         starts: int = STARTS,
+        chains: bool = True,
     ) -> Certificate:
-        """The certificate; `budget` is the most seconds to begin another round or chain in."""
+        """The certificate; `budget` is the most seconds to begin another round or chain in.
+
+        `starts` fits look for other modes; without `chains` HMC is not tried.
+        """
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 64:
             raise InvalidModel(f"draws={draws!r} must be a whole number, 64 or more.")
         until = time.monotonic() + (np.inf if budget is None else float(budget))
@@ -75,23 +76,26 @@ class Certifier:
             chains_cost = GRADIENTS * 3 / len(weighted.x) * (time.monotonic() - begun)
             result = None
             good = weighted.k_hat < K_HAT and weighted.ess >= min(NEEDED, draws / 3)
-            if not good and target.size <= MOST and time.monotonic() + chains_cost < until:
+            if (
+                chains
+                and not good
+                and target.size <= MOST
+                and time.monotonic() + chains_cost < until
+            ):
                 result = self._chains(target, weighted, seed, until, bar)
             modes = self._modes(target, seed, starts, until)
         finally:
             bar.close()
         if result is None:
-            T, weights, ess, chains = (
-                target.statistics(weighted.x),
-                weighted.weights,
+            keep = weighted.weights > 0
+            T, weights, ess = (
+                target.statistics(weighted.x[keep]),
+                weighted.weights[keep],
                 weighted.ess,
-                0,
             )
-            keep = weights > 0
-            T, weights = T[keep], weights[keep]
         else:
             T, ess = result
-            weights, chains = np.full(len(T), 1 / len(T)), CHAINS
+            weights = np.full(len(T), 1 / len(T))
         return Certificate(
             self.estimate,
             T if self.units is None else T @ self.units.M.T + self.units.c,
@@ -102,33 +106,32 @@ class Certifier:
             ess=ess,
             log_evidence=weighted.log_evidence + self.shift,
             log_evidence_error=weighted.log_evidence_error,
-            chains=chains,
+            chains=0 if result is None else CHAINS,
             others=modes.share,
             relabelled=modes.relabelled,
         )
 
-    def affordable(self, seconds: float, *, progress: bool = False) -> Certificate | None:
-        """The certificate where it costs less than about three fits of so many seconds, else None.
+    def automatic(self, *, progress: bool = False) -> Certificate | None:
+        """The certificate where it costs about a second at most, else None.
 
-        None too where the density is a bound, its rows are elsewhere, or a family lacks what it needs:
-        `certify` then says why.
+        That is decided by the number of rows and what one of them costs, never by a clock, so that an
+        answer does not depend on the machine. None too where the density is a bound, its rows are
+        elsewhere, or a family lacks what draws need: `certify` then says why.
         """
         problem = self.response.fit.problem
         if not problem.structure.conjugate or problem.total is not None:
             return None
-        limit, draws = max(LEAST, FITS * seconds), DRAWS
+        work = problem.n * row_cost(problem)
+        draws = next((n for n in (DRAWS, DRAWS // 2) if n * work <= WORK), 0)
+        if not draws:
+            return None
         try:
-            if problem.n > SMALL:
-                target = Target(self.response)
-                u = np.repeat(target.center[None], 64, axis=0)
-                target(u)  # compiled, which the next call is not
-                begun = time.monotonic()
-                target(u)
-                each = (time.monotonic() - begun) / 64
-                draws = next((n for n in (DRAWS, DRAWS // 2) if n * each < limit), 0)
-                if not draws:
-                    return None
-            return self.certify(draws, budget=limit, progress=progress, starts=STARTS // 2)
+            return self.certify(
+                draws,
+                progress=progress,
+                starts=STARTS // 2,
+                chains=3 * GRADIENTS * work <= WORK,
+            )
         except LrvbError:
             return None
 
@@ -201,6 +204,14 @@ class Certifier:
                 except (NotImplementedError, LrvbError):
                     return None
         return np.concatenate(parts, axis=1) if n else None
+
+
+def row_cost(problem: Problem) -> float:
+    """Elementary terms of one row's collapsed value: nodes of a quadrature, or entries of z."""
+    blocks = problem.local.blocks.values()
+    own = sum(f.copies * getattr(f, "nodes", f.size) for f in blocks)
+    width = problem.alpha.size / 8 if problem.model.features is not None else 0.0
+    return max(1.0, own) * max(1.0, width)
 
 
 def check_certify(certify: object) -> None:

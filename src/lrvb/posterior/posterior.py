@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import numbers
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -185,12 +184,12 @@ class Posterior:
         self.certificate = self._certifier.certify(draws, seed, budget=budget, progress=progress)
         return self.certificate
 
-    def settle(self, certify: str | bool, seconds: float, *, progress: bool = False) -> None:
-        """Certify or not, as `certify` says, after a fit that took so many seconds."""
+    def settle(self, certify: str | bool, *, progress: bool = False) -> None:
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second."""
         if certify is True:
             self.certify(progress=progress)
         elif certify == "auto" and self._certifier is not None:
-            self.certificate = self._certifier.affordable(seconds, progress=progress)
+            self.certificate = self._certifier.automatic(progress=progress)
 
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
@@ -379,10 +378,10 @@ def infer(
 
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
-    True, False, or "auto": check the answer where that costs less than about three fits.
+    True, False, or "auto": check the answer against the exact posterior where the rows are few enough
+    for that to take about a second.
     """
     check_certify(certify)
-    begun = time.monotonic()
     optimum = fit(
         model,
         data,
@@ -393,5 +392,5 @@ def infer(
         chunk_size=chunk_size,
     )
     posterior = summarize(respond(linearize(optimum)))
-    posterior.settle(certify, time.monotonic() - begun, progress=progress)
+    posterior.settle(certify, progress=progress)
     return posterior

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import numbers
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -91,8 +90,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     chunk_size : int or None
         Rows held at a time.
     certify : bool or "auto"
-        Check `posterior_` against draws of the exact posterior; "auto" where that costs less than
-        about three fits. It is local to one labelling of the components.
+        Check `posterior_` against draws of the exact posterior; "auto" where the rows are few enough
+        for that to take about a second. It is local to one labelling of the components.
 
     Attributes
     ----------
@@ -154,14 +153,13 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
         check_certify(self.certify)
-        begun = time.monotonic()
         refuse_lazy(X)
         refuse_masked("X", X)
         refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)
         if parts is not None:
             self._fit_parts(parts, K, sample_weight is not None)
-            self.posterior_.settle(self.certify, time.monotonic() - begun)
+            self.posterior_.settle(self.certify)
             return self
         labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         _require_distinct(getattr(X, "columns", ()))
@@ -192,7 +190,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             warnings.warn(coincidence(pairs), stacklevel=2)
         total = float(len(Z) if weights is None else weights.sum())
         self._finish(best, scaling, total, observed={"x": X})
-        self.posterior_.settle(self.certify, time.monotonic() - begun, progress=bool(self.verbose))
+        self.posterior_.settle(self.certify, progress=bool(self.verbose))
         return self
 
     def _priors(self, scaling: Scaling) -> MixturePriors:
