@@ -206,7 +206,7 @@ def truth(target: Target) -> tuple[np.ndarray, np.ndarray] | None:
     """Exact means and sds of all statistics, or None where even the long run is not sound."""
     d = target.size
     if d <= 2:
-        side = np.linspace(-40, 40, 40001) if d == 1 else np.linspace(-14, 14, 701)
+        side = np.linspace(-60, 60, 20001) if d == 1 else np.linspace(-14, 14, 241)
         mesh = np.stack(np.meshgrid(*[side] * d, indexing="ij"), axis=-1).reshape(-1, d)
         u = target.center + mesh @ target.root.T
         log_p = np.concatenate([target(part) for part in np.array_split(u, 1 + len(u) // 65536)])

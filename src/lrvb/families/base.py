@@ -178,9 +178,14 @@ class Family:
 
     def from_statistics(self, stats: Stats) -> np.ndarray:
         """The variable x from T(x), with one leading axis: the inverse of `statistics`."""
-        if "x" not in self.Stats._fields:
-            raise NotImplementedError
-        return np.asarray(stats.x)
+        fields = self.Stats._fields
+        if "x" in fields:
+            return np.asarray(stats.x)
+        if "log_x" in fields:
+            return np.exp(np.asarray(stats.log_x))
+        raise InvalidModel(
+            f"{type(self).__name__} has no method from_statistics, which certified draws need; write it."
+        )
 
     def at_scores(
         self,

@@ -83,10 +83,6 @@ class Beta(Family):
         """See: `dirichlet.log_jacobian`."""
         return dirichlet.log_jacobian(np.array([eta.log_x + 1, eta.log1m_x + 1], dtype=float), u)
 
-    def from_statistics(self, stats: BetaStats) -> np.ndarray:
-        """exp log π."""
-        return np.exp(np.asarray(stats.log_x))
-
     def at_scores(
         self,
         eta: BetaStats,

@@ -88,10 +88,6 @@ class Dirichlet(Family):
         """See: `log_jacobian` below."""
         return log_jacobian(np.asarray(eta.log_x) + 1, u)
 
-    def from_statistics(self, stats: DirichletStats) -> np.ndarray:
-        """exp log π."""
-        return np.exp(np.asarray(stats.log_x))
-
     def at_scores(
         self,
         eta: DirichletStats,

@@ -216,7 +216,7 @@ def row_cost(problem: Problem) -> float:
 
 def check_certify(certify: object) -> None:
     """True, False or "auto"."""
-    if not isinstance(certify, bool) and certify != "auto":
+    if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "auto"):
         raise InvalidModel(f"certify={certify!r} must be 'auto', True or False.")
 
 

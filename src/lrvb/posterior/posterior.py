@@ -80,11 +80,10 @@ class Posterior:
         import pandas as pd
 
         chosen = self._choose(names)
-        m = self.estimate.m
-        if method == "certified":
-            m = self._certified().mean
-        elif method not in ("lrvb", "mfvb"):
+        known = isinstance(method, str) and method in ("lrvb", "mfvb", "certified")
+        if not known:
             raise InvalidModel(f"method={method!r} must be 'lrvb', 'mfvb' or 'certified'.")
+        m = self._certified().mean if method == "certified" else self.estimate.m
         values = m[self._at(chosen)]
         require_finite("mean", values, chosen)
         return pd.Series(values, index=chosen, name="mean")
@@ -148,7 +147,9 @@ class Posterior:
         return noted(result, 'Rows marked "repaired" show the certified numbers.')
 
     def _covariance(self, method: str) -> np.ndarray:
-        return self._certified().cov if method == "certified" else self.estimate.covariance(method)
+        if isinstance(method, str) and method == "certified":
+            return self._certified().cov
+        return self.estimate.covariance(method)
 
     def _certified(self) -> Certificate:
         if self.certificate is None:
