@@ -24,7 +24,7 @@ from .certification import Certifier, check_certify
 from .correction import warn_large_correction
 from .draws import draw
 from .estimate import Estimate, estimate_of
-from .intervals import check_probability, intervals
+from .intervals import check_probability, intervals, support_ends
 from .locals import LocalVariables, NoLocals, rows_of
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
@@ -232,15 +232,19 @@ class Posterior:
             ) from error
         return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
-    def refined(self, names: str | Iterable[str] | None = None) -> pd.DataFrame:
-        """`mean` and `sd` one order beyond linear response, by a few short refits a quantity.
+    def refined(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
+        """`mean, sd, lower, upper` one order beyond linear response.
 
         They correct the bias that the factorisation leaves in means, which is largest where a
-        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order.
+        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. Two short refits
+        a quantity. A mean that moves by more than half an sd is a warning rather than an answer.
         """
+        check_probability("prob", prob)
         second_order, chosen = self._corrected(), self._choose(names)
         second = second_order(np.eye(len(self.estimate.m))[self._at(chosen)])
-        result = table(chosen, mean=self.mean(chosen) + second.shift, sd=np.sqrt(second.variance))
+        mean, sd = self.mean(chosen) + second.shift, np.sqrt(second.variance)
+        ends = support_ends(self.estimate, self._at(chosen), mean.to_numpy(), sd, prob)
+        result = table(chosen, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
         return result
 

@@ -74,3 +74,13 @@ def global_density_program(structure: Structure, gradient: bool) -> Callable[...
         return jax.vmap(term)(points), jnp.zeros(0)
 
     return at
+
+
+@shared
+def means_program(structure: Structure) -> Callable[..., Any]:
+    """Many η (S, a) → the means of q(α) at each, (S, a)."""
+
+    def at(etas: Any) -> Any:
+        return jax.vmap(lambda eta: structure.alpha.evaluate(eta).m)(etas)
+
+    return at
