@@ -242,7 +242,7 @@ def run(seeds: int) -> pd.DataFrame:
             exact = truth(Target(posterior.response))
             table = certificate.summary()
             if exact is None:
-                print(f"{name}: no truth; verdicts {sorted(set(table['verdict']))}")
+                print(f"{name}: no truth; {certificate}")
                 continue
             at = list(posterior.estimate.index.values())
             mean, sd = exact[0][at], exact[1][at]

@@ -14,10 +14,11 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
 from ..numerics.pareto import fit as fit_pareto
+from ..numerics.pareto import smooth
 from .blocks import FamilyBlock
 from .estimate import Estimate
 from .intervals import check_probability
-from .verdicts import TAIL, Compared, Draws, judge
+from .verdicts import REPAIRED, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,6 +104,12 @@ class Certificate:
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others)
         return judge(draws, self._compared)
 
+    @cached_property
+    def unsettled(self) -> int:
+        """Quantities that are neither trusted nor repaired, were the density exact."""
+        draws = Draws(self.method, True, self.k_hat, self.ess)
+        return sum(verdict not in (TRUST, REPAIRED) for verdict, _ in judge(draws, self._compared))
+
     @in_double
     def of(self, f: Callable[[Any], Any], prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, lower, upper` of any function of the global variables, written with their moments.
@@ -180,13 +187,16 @@ class Certificate:
     def _errors(
         self, mean: np.ndarray, sd: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Standard errors of means and sds, and R̂; those of chains from the spread of their averages."""
+        """Standard errors of means and sds, and `Compared.quality`.
+
+        Errors of chains come from the spread of their averages.
+        """
         centered = self._values - mean
         half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
         if not self.chains:
             square = self.weights**2
-            ones = np.ones(len(mean))
-            return np.sqrt(square @ centered**2), np.sqrt(square @ half**2), ones
+            quality = np.array([_product_index(self.weights, d**2) for d in centered.T])
+            return np.sqrt(square @ centered**2), np.sqrt(square @ half**2), quality
         shape = (-1, self.chains, len(mean))
         averages = [part.reshape(shape).mean(axis=0) for part in (centered, half)]
         errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
@@ -198,6 +208,13 @@ def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.nda
     order = np.argsort(values)
     w = weights[order]
     return np.interp(p, np.cumsum(w) - w / 2, values[order])
+
+
+def _product_index(weights: np.ndarray, values: np.ndarray) -> float:
+    """k̂ of the products of weights and values, −∞ where all values are zero."""
+    product = weights * values
+    positive = product[product > 0]
+    return smooth(np.log(positive))[1] if len(positive) > 1 else -np.inf
 
 
 def _tail_index(values: np.ndarray, weights: np.ndarray) -> float:

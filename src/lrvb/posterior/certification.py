@@ -7,7 +7,7 @@ weights are poor it is adapted; where they stay poor, HMC takes over, whitened b
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tqdm import tqdm
@@ -24,7 +24,7 @@ from .certificate import Certificate
 from .estimate import Estimate
 from .target import Target
 from .units import Units
-from .verdicts import K_HAT, R_HAT
+from .verdicts import R_HAT
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
@@ -35,7 +35,6 @@ STARTS = 6  # of fits that look for other modes
 WIDE = 6.0  # sds around the optimum from which half of them start
 DRAWS = 1024
 WORK = 5e7  # elementary terms of an automatic certificate: about a second
-NEEDED = 350.0  # effective draws from which means are known to 0.06 sd and sds to 4 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,47 +71,59 @@ class Certifier:
         bar = tqdm(total=None, desc="certify", unit="draw", disable=not progress)
         try:
             begun = time.monotonic()
-            weighted = self._sample(target, int(draws), seed, until, bar)
-            chains_cost = GRADIENTS * 3 / len(weighted.x) * (time.monotonic() - begun)
-            result = None
-            good = weighted.k_hat < K_HAT and weighted.ess >= min(NEEDED, draws / 3)
-            if (
-                chains
-                and not good
-                and target.size <= MOST
-                and time.monotonic() + chains_cost < until
-            ):
-                result = self._chains(target, weighted, seed, until, bar)
+            weighted = integrate(target, _start(target), budget=Budget(draws, rounds=0), seed=seed)
+            best = self._of_weights(target, weighted)
+            bar.update(len(weighted.x))
+            each = (time.monotonic() - begun) / len(weighted.x)
+            if best.unsettled and time.monotonic() < until:
+                adapted = self._adapted(target, draws, seed + 1)
+                bar.update(len(adapted.x))
+                best = min(best, self._of_weights(target, adapted), key=_unsettled)
+                weighted = max(weighted, adapted, key=lambda w: w.ess)
+            affordable = time.monotonic() + 3 * GRADIENTS * each < until
+            if chains and best.unsettled and target.size <= MOST and affordable:
+                T, ess = self._chains(target, weighted, seed, until, bar)
+                best = min(best, self._of_chains(target, T, ess, weighted), key=_unsettled)
             modes = self._modes(target, seed, starts, until)
         finally:
             bar.close()
-        if result is None:
-            keep = weighted.weights > 0
-            T, weights, ess = (
-                target.statistics(weighted.x[keep]),
-                weighted.weights[keep],
-                weighted.ess,
-            )
-        else:
-            T, ess = result
-            weights = np.full(len(T), 1 / len(T))
+        return replace(best, others=modes.share, relabelled=modes.relabelled)
+
+    def _of_weights(self, target: Target, weighted: Weighted) -> Certificate:
+        keep = weighted.weights > 0
+        T = target.statistics(weighted.x[keep])
+        return self._certificate(target, T, weighted.weights[keep], weighted, weighted.ess, 0)
+
+    def _of_chains(
+        self, target: Target, T: np.ndarray, ess: float, weighted: Weighted
+    ) -> Certificate:
+        weights = np.full(len(T), 1 / len(T))
+        return self._certificate(target, T, weights, weighted, ess, CHAINS)
+
+    def _certificate(
+        self,
+        target: Target,
+        T: np.ndarray,
+        weights: np.ndarray,
+        weighted: Weighted,
+        ess: float,
+        chains: int,
+    ) -> Certificate:
         return Certificate(
             self.estimate,
             T if self.units is None else T @ self.units.M.T + self.units.c,
             weights,
-            method="importance" if result is None else "hmc",
+            method="hmc" if chains else "importance",
             exact=target.density.exact,
             k_hat=weighted.k_hat,
             ess=ess,
             log_evidence=weighted.log_evidence + self.shift,
             log_evidence_error=weighted.log_evidence_error,
-            chains=0 if result is None else CHAINS,
-            others=modes.share,
-            relabelled=modes.relabelled,
+            chains=chains,
         )
 
     def automatic(self, *, progress: bool = False) -> Certificate | None:
-        """The certificate where it costs about a second at most, else None.
+        """The certificate where it costs about a second at most, else None; HMC is not tried.
 
         That is decided by the number of rows and what one of them costs, never by a clock, so that an
         answer does not depend on the machine. None too where the density is a bound, its rows are
@@ -126,38 +137,20 @@ class Certifier:
         if not draws:
             return None
         try:
-            return self.certify(
-                draws,
-                progress=progress,
-                starts=STARTS // 2,
-                chains=3 * GRADIENTS * work <= WORK,
-            )
+            return self.certify(draws, progress=progress, starts=STARTS // 2, chains=False)
         except LrvbError:
             return None
 
-    def _sample(self, target: Target, draws: int, seed: int, until: float, bar: tqdm) -> Weighted:
-        """Draws from the start alone, or where those weigh badly from proposals adapted to them."""
+    def _adapted(self, target: Target, draws: int, seed: int) -> Weighted:
+        """Draws from proposals fitted to the draws before them, from a wider start."""
         d = target.size
-        ones = np.ones(d)
-        start = SplitT(target.center, target.root, ones, ones, max(7.0, d / 2))
-
-        def show(done: int, expected: int) -> None:
-            bar.update(done - bar.n)
-
-        first = integrate(target, start, budget=Budget(draws, rounds=0), seed=seed, progress=show)
-        if (first.k_hat < 0.5 and first.ess >= min(NEEDED, draws / 3)) or time.monotonic() > until:
-            return first
         explore = int(np.clip(16 * d, 256, 2048))
         budget = Budget(max(2 * draws, 2048), explore, rounds=2, most=8)
-        wide = SplitT(target.center, 1.2 * target.root, ones, ones, 7.0)
-        adapted = integrate(target, wide, refitted(d), budget, seed + 1)
-        bar.update(len(adapted.x))
-        better = (adapted.k_hat < K_HAT, adapted.ess) > (first.k_hat < K_HAT, first.ess)
-        return adapted if better else first
+        return integrate(target, _start(target, 1.2, 7.0), refitted(d), budget, seed)
 
     def _chains(
         self, target: Target, weighted: Weighted, seed: int, until: float, bar: tqdm
-    ) -> tuple[np.ndarray, float] | None:
+    ) -> tuple[np.ndarray, float]:
         """Statistics of HMC draws, chains innermost, and how many are effective."""
         rng = np.random.default_rng(seed)
         start = weighted.x[rng.choice(len(weighted.x), CHAINS, p=weighted.weights)]
@@ -204,6 +197,17 @@ class Certifier:
                 except (NotImplementedError, LrvbError):
                     return None
         return np.concatenate(parts, axis=1) if n else None
+
+
+def _start(target: Target, wider: float = 1.0, df: float | None = None) -> SplitT:
+    """Linear response's normal with the tails of a t, lighter in many dimensions."""
+    ones = np.ones(target.size)
+    df = max(7.0, target.size / 2) if df is None else df
+    return SplitT(target.center, wider * target.root, ones, ones, df)
+
+
+def _unsettled(certificate: Certificate) -> int:
+    return certificate.unsettled
 
 
 def row_cost(problem: Problem) -> float:

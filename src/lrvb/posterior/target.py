@@ -81,9 +81,9 @@ class Target:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 moved = copy.block.statistics(ends).reshape(2, k, len(u), -1)
                 measure = copy.block.log_measure(ends).reshape(2, k, len(u))
-            dT = (moved[0] - moved[1]) / (2 * _STEP)
-            slope = np.einsum("kna,na->nk", dT, sums.gradient[:, copy.flat])
-            gradient[:, copy.free] = slope + (measure[0] - measure[1]).T / (2 * _STEP)
+                dT = (moved[0] - moved[1]) / (2 * _STEP)
+                slope = np.einsum("kna,na->nk", dT, sums.gradient[:, copy.flat])
+                gradient[:, copy.free] = slope + (measure[0] - measure[1]).T / (2 * _STEP)
         inside &= np.isfinite(gradient).all(axis=1) & np.isfinite(value)
         return np.where(inside, value, -np.inf), np.where(inside[:, None], gradient, 0.0)
 

@@ -13,6 +13,7 @@ SHIFT = 0.1  # of a mean, in sds, that is no disagreement
 RATIO = np.log(1.1)  # of sds
 LARGE_SHIFT, LARGE_RATIO = 0.5, np.log(1.5)  # a disagreement that needs no exact referee
 K_HAT = 0.7  # above, importance weights have no reliable average
+K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half for an exponential tail
 ESS = 100.0  # effective draws below which draws confirm nothing
 R_HAT = 1.05
 ERROR = (
@@ -36,7 +37,11 @@ class Draws(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Of every quantity, (q,): both means and sds, Monte Carlo errors, tail index and R̂ (1 without)."""
+    """Of every quantity, (q,): both means and sds, Monte Carlo errors, tail index, and its own quality.
+
+    That is R̂ of chains, and of weights k̂ of their products with the squared deviation, on which an sd
+    stands.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
@@ -45,7 +50,7 @@ class Compared(NamedTuple):
     mean_error: np.ndarray
     sd_error: np.ndarray
     tail: np.ndarray
-    r_hat: np.ndarray
+    quality: np.ndarray
 
     @property
     def shift(self) -> np.ndarray:
@@ -66,7 +71,9 @@ def judge(draws: Draws, found: Compared) -> list[tuple[str, str]]:
     sd_error = _ratio(found.sd_error, found.sd, 0.0)
     return [
         _verdict(draws, sound, why, *numbers)
-        for numbers in zip(shift, log_ratio, error, sd_error, found.tail, found.r_hat, strict=True)
+        for numbers in zip(
+            shift, log_ratio, error, sd_error, found.tail, found.quality, strict=True
+        )
     ]
 
 
@@ -88,9 +95,10 @@ def _verdict(
     error: float,
     sd_error: float,
     tail: float,
-    r_hat: float,
+    quality: float,
 ) -> tuple[str, str]:
-    difference = f"the mean moves by {shift:+.2f} sd and the sd is {np.exp(log_ratio):.2f} of exact"
+    size = f"{np.exp(log_ratio):.2f} of the certified"
+    difference = f"the mean moves by {shift:+.2f} sd and linear response's sd is {size}"
     large = abs(shift) > LARGE_SHIFT or abs(log_ratio) > LARGE_RATIO
     if draws.others >= MODE:
         share = f"another mode holds about {100 * draws.others:.0f} % of the evidence"
@@ -100,8 +108,10 @@ def _verdict(
             f"Its tail index is {tail:.2f}: no sd is finite for all that the draws say; use lower "
             "and upper, which are quantiles."
         )
-    if sound and draws.method == "hmc" and r_hat > R_HAT:
-        sound, why = False, f"chains disagree (R-hat {r_hat:.2f})"
+    if sound and draws.method == "hmc" and quality > R_HAT:
+        sound, why = False, f"chains disagree (R-hat {quality:.2f})"
+    if sound and draws.method == "importance" and quality > K_SQUARE:
+        sound, why = False, f"the weights of its square have k-hat {quality:.2f}, its sd no average"
     if not sound:
         return (
             NO if large else DOUBTFUL
