@@ -17,11 +17,14 @@ from .engine.curvature import Curvature, linearize
 from .engine.fitting import Fit, fit
 from .engine.response import Response, respond
 from .errors import (
+    CacheRefused,
     CoincidentComponents,
+    ForkedProcess,
     InvalidData,
     InvalidModel,
     LargeCorrection,
     LrvbError,
+    NewLevels,
     NotAMaximum,
     NotAveraged,
     NotConverged,
@@ -68,6 +71,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "CacheRefused",
     "Categorical",
     "Chunks",
     "CoincidentComponents",
@@ -75,6 +79,7 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Fit",
+    "ForkedProcess",
     "Gamma",
     "GaussianMixture",
     "GramSum",
@@ -86,6 +91,7 @@ __all__ = [
     "MixedModel",
     "Model",
     "MultivariateNormal",
+    "NewLevels",
     "Normal",
     "NotAMaximum",
     "NotAveraged",
