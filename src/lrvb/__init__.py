@@ -40,6 +40,7 @@ from .families import (
     Tilted,
     Wishart,
 )
+from .posterior.certificate import Certificate
 from .posterior.posterior import Posterior, infer, summarize
 from .posterior.storage import load
 from .statement.model import Model
@@ -73,6 +74,7 @@ __all__ = [
     "Beta",
     "CacheRefused",
     "Categorical",
+    "Certificate",
     "Chunks",
     "CoincidentComponents",
     "Curvature",

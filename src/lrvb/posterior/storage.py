@@ -20,6 +20,7 @@ from ..numerics.fingerprint import fingerprint
 from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
 from .blocks import Block, FamilyBlock, RealBlock, Support
+from .certificate import Certificate
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
+CERTIFICATE = (
+    *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
+    *("chains", "others", "relabelled"),
+)
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -69,6 +74,10 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
+    if posterior.certificate is not None:
+        found = posterior.certificate
+        arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
+        header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -157,6 +166,12 @@ def _posterior(
     outside = invalid_parts(estimate.alpha, estimate.eta)
     if outside:
         raise ValueError(f"the natural parameters of '{outside[0][1]}' lie outside their domain")
+    certificate = None
+    if "certificate" in header:
+        weights = archive.array("certificate/weights")
+        T = archive.array("certificate/T", (len(weights), a))
+        require_finite("certificate/T", T)
+        certificate = Certificate(estimate, T, weights, **header["certificate"])
     return Posterior(
         estimate,
         Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
@@ -164,6 +179,7 @@ def _posterior(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
+        certificate=certificate,
     )
 
 
