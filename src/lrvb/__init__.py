@@ -17,11 +17,14 @@ from .engine.curvature import Curvature, linearize
 from .engine.fitting import Fit, fit
 from .engine.response import Response, respond
 from .errors import (
+    CacheRefused,
     CoincidentComponents,
+    ForkedProcess,
     InvalidData,
     InvalidModel,
     LargeCorrection,
     LrvbError,
+    NewLevels,
     NotAMaximum,
     NotAveraged,
     NotConverged,
@@ -69,6 +72,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "CacheRefused",
     "Categorical",
     "Certificate",
     "Chunks",
@@ -77,6 +81,7 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Fit",
+    "ForkedProcess",
     "Gamma",
     "GaussianMixture",
     "GramSum",
@@ -88,6 +93,7 @@ __all__ = [
     "MixedModel",
     "Model",
     "MultivariateNormal",
+    "NewLevels",
     "Normal",
     "NotAMaximum",
     "NotAveraged",

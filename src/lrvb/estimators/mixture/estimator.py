@@ -43,7 +43,7 @@ from .scaling import (
     scaling_of,
     unit_program,
 )
-from .trials import SAMPLE, try_starts
+from .trials import try_starts
 
 
 class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
@@ -275,11 +275,6 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             self.n_starts_ += trials.n_starts
             self.n_best_ = max(self.n_best_, trials.n_best)
             yield trials.starts
-            if len(Z) > SAMPLE and K > 1:  # a sample may rank optima otherwise than all rows do
-                self.n_starts_ += 1
-                yield [
-                    start_from(Z, responsibilities(Z, K, self.init, weights, rng), weights, priors)
-                ]
 
     def _finish(
         self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
