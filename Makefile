@@ -33,9 +33,12 @@ format: $(VENV)/.installed-test ## Tidy the code: formatting, import order
 demo: $(VENV)/.installed-plot ## Run the paper's experiments, small, and write an HTML page about them
 	$(BIN)/lrvb reproduce --quick
 
-docs: $(VENV)/.installed-test ## Rewrite the paper map, then run every example of the documentation
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.installed-test ## Rewrite the paper map, build the site into site/, run every example
 	$(BIN)/python tests/test_paper_map.py
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_paper_map.py
+	$(BIN)/python -m mkdocs --quiet build
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_paper_map.py tests/test_site.py
+	@echo "The documentation is in site/index.html"
 
 bench: $(VENV)/.installed-bench ## Run the benchmarks, one after another
 	@set -e; for script in benchmarks/*.py; do \
@@ -44,7 +47,7 @@ bench: $(VENV)/.installed-bench ## Run the benchmarks, one after another
 	done
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) build dist reproduction reproduction-quick .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist site reproduction reproduction-quick .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per extra; the package itself is installed editable, so only pyproject.toml matters.

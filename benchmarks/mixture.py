@@ -90,7 +90,7 @@ def against_sklearn(quick: bool) -> list[tuple[str, str, str, str]]:
                 f"{peers / mine:.1f} times faster",
             )
         )
-        alone = _fit_alone(fitted._inner_fit, X, R)
+        alone = _fit_alone(fitted.posterior_.fit, X, R)
         rows.append(
             (
                 f"  of which the fit alone, {name}",
@@ -140,7 +140,7 @@ def response_alone(quick: bool) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, made in cases[: 3 if quick else None]:
         X, R = made["X"], np.eye(made["z"].max() + 1)[made["z"]]
-        optimum = lrvb.GaussianMixture(R.shape[1], init=R).fit(X)._inner_fit
+        optimum = lrvb.GaussianMixture(R.shape[1], init=R).fit(X).posterior_.fit
 
         def ours(optimum: lrvb.Fit = optimum) -> Any:
             return lrvb.respond(lrvb.linearize(optimum, local_sum=lrvb.GramSum()))
@@ -281,7 +281,7 @@ def one_size(n: int) -> dict[str, float]:
     before = _peak_memory(reset=True)
     seconds, fitted = _timed(lambda: lrvb.GaussianMixture(3, random_state=0).fit(X), 1)
     again, _ = _timed(
-        lambda: lrvb.respond(lrvb.linearize(fitted._inner_fit, local_sum=lrvb.GramSum())), 1
+        lambda: lrvb.respond(lrvb.linearize(fitted.posterior_.fit, local_sum=lrvb.GramSum())), 1
     )
     return {
         "seconds": seconds,
@@ -307,7 +307,7 @@ def growth_in_columns(quick: bool) -> list[tuple[str, str, str, str]]:
     sizes, times = ([2, 5, 10] if quick else [2, 5, 10, 15, 22, 30]), []
     for P in sizes:
         made = _separated(np.random.default_rng(6), 5000, P)
-        optimum = lrvb.GaussianMixture(2, init=np.eye(2)[made["z"]]).fit(made["X"])._inner_fit
+        optimum = lrvb.GaussianMixture(2, init=np.eye(2)[made["z"]]).fit(made["X"]).posterior_.fit
 
         def ours(optimum: lrvb.Fit = optimum) -> Any:
             return lrvb.respond(lrvb.linearize(optimum, local_sum=lrvb.GramSum()))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 
 import lrvb
 
@@ -56,3 +58,13 @@ def fitted(name: str, factorization: str = "blocked") -> lrvb.MixedModel:
     """One of the models above on `frame()`."""
     formula, family = FORMULAS[name]
     return lrvb.MixedModel(formula, family, factorization=factorization).fit(frame())
+
+
+def mean_of_inverse(response: Any, block: str) -> np.ndarray:
+    """E_q Λ⁻¹ of a block, (q, q), by SciPy's inverse gamma and inverse Wishart distributions."""
+    params = response.fit.params()[block]
+    if "shape" in params:
+        law = scipy.stats.invgamma(float(params["shape"]), scale=float(params["rate"]))
+        return np.array([[law.mean()]])
+    scale = np.linalg.inv(np.asarray(params["scale"]))
+    return np.asarray(scipy.stats.invwishart(float(params["dof"]), scale).mean())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SKELETONS = ROOT / "docs" / "skeletons"
 
@@ -127,6 +127,19 @@ def test_family_skeleton_serves_a_model() -> None:
         np.testing.assert_allclose(v.mean(ours).item(), sign * tau.mean(theirs).item(), rtol=1e-7)
         np.testing.assert_allclose(v.sd(ours).item(), tau.sd(theirs).item(), rtol=1e-7)
     assert (v.draws(100, seed=0)["v"] > 0).all()
+
+
+def test_likelihood_skeleton_recovers_its_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    """The skeleton's own run: the truth lies within four posterior sds. Its laws: likelihood_cases.py."""
+    names = runpy.run_path(str(SKELETONS / "likelihood.py"), run_name="__main__")
+    summary = names["model"].summary()
+    for name, truth in names["truth"].items():
+        assert abs(summary.loc[name, "mean"] - truth) < 4 * summary.loc[name, "sd"]
+    assert "Family: geometric" in capsys.readouterr().out
+    new = {"x": [0.0, 1.0], "g": [3, 999]}
+    predicted = names["model"].predict(new, interval=0.9, kind="response")
+    assert (predicted["upper"] > predicted["mean"]).all()
+    assert (predicted[["lower", "upper"]] % 1 == 0).all(axis=None)
 
 
 def test_model_skeleton_recovers_its_truth(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "lrvb"
 ORDER = """
 errors
 numerics prior
-data families
+data families likelihoods
 statement
 collapsed
 integrated

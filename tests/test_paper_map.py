@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +20,8 @@ SOURCE = ROOT / "src" / "lrvb"
 PAGE = ROOT / "docs" / "paper_map.md"
 
 LABELS = (ROOT / "docs" / "paper_labels.txt").read_text(encoding="utf-8").split()
-KINDS = "app|eq|fig|lem|prop|sec"
+LABEL = re.compile(r"\b(?:app|eq|fig|lem|prop|sec):[A-Za-z][A-Za-z_]*")
+FORMULAS = [label for label in LABELS if not label.startswith(("sec:", "fig:"))]
 OWNERS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 CENTRAL = [
@@ -41,6 +45,16 @@ ERRATA = [
         "it is improper for P ≥ 2, so its normaliser must stay out of the ELBO",
     ),
 ]
+
+
+class Check(NamedTuple):
+    """A test that cites a label: its file, and its function unless the whole file is meant."""
+
+    path: Path
+    function: str
+
+    def __str__(self) -> str:
+        return "::".join(filter(None, (self.path.stem, self.function)))
 
 
 class Home(NamedTuple):
@@ -68,6 +82,7 @@ def docstrings(path: Path) -> list[tuple[str, str]]:
     return found
 
 
+@cache
 def homes() -> dict[str, list[Home]]:
     """Label → the places whose docstring has it in a `Paper:` line."""
     found: dict[str, list[Home]] = {}
@@ -80,11 +95,37 @@ def homes() -> dict[str, list[Home]]:
     return found
 
 
-def checks_of(label: str) -> list[Path]:
-    """The tests in tests/paper that name a label."""
-    pattern = re.compile(rf"{re.escape(label)}\b")
-    paths = sorted((ROOT / "tests" / "paper").rglob("test_*.py"))
-    return [path for path in paths if pattern.search(path.read_text(encoding="utf-8"))]
+def prose(source: str) -> list[tuple[int, str]]:
+    """The docstrings and comments of a file, each with the line it starts on."""
+    owners = [node for node in ast.walk(ast.parse(source)) if isinstance(node, OWNERS)]
+    found = [(node.body[0].lineno, text) for node in owners if (text := ast.get_docstring(node))]
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return found + [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+
+
+def enclosing_test(source: str, line: int) -> str | None:
+    """The name of the test function around a line, if there is one."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    tests = [node for node in functions if node.name.startswith("test_")]
+    around = (node.name for node in tests if node.lineno <= line <= (node.end_lineno or line))
+    return next(around, None)
+
+
+@cache
+def citations() -> dict[str, list[Check]]:
+    """Label → the tests whose docstrings or comments cite it, by function where it is one's own."""
+    found: dict[str, set[Check]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path == Path(__file__):
+            continue
+        source = path.read_text(encoding="utf-8")
+        for line, text in prose(source):
+            for label in LABEL.findall(text):
+                found.setdefault(label, set()).add(Check(path, enclosing_test(source, line) or ""))
+    for checks in found.values():
+        by_function = {check.path for check in checks if check.function}
+        checks -= {Check(path, "") for path in by_function}
+    return {label: sorted(checks) for label, checks in found.items()}
 
 
 def link(path: Path, text: str) -> str:
@@ -101,18 +142,19 @@ def page() -> str:
         "The library follows *Linear Response Methods for Accurate Covariance Estimates from",
         "Mean Field Variational Bayes* (Giordano, Broderick and Jordan, 2015). Its formulas are",
         "cited by their LaTeX labels. Each label has one home, whose docstring says `Paper:`;",
-        "other mentions say `See:`. This page is written by `python tests/test_paper_map.py`.",
+        "other mentions say `See:`. The tests are those that cite the label, anywhere under `tests/`.",
+        "This page is written by `python tests/test_paper_map.py`.",
         "",
         "| Label | Home | What is there | Tests |",
         "| --- | --- | --- | --- |",
     ]
     for label in LABELS:
         for home in found.get(label, []):
-            tests = ", ".join(link(path, path.stem) for path in checks_of(label)) or "–"
+            checks = citations().get(label, [])
+            tests = "<br>".join(link(check.path, f"`{check}`") for check in checks) or "–"
             says = home.says.replace("|", "\\|")
             lines.append(f"| `{label}` | {link(home.path, f'`{home.name}`')} | {says} | {tests} |")
-    formulas = [label for label in LABELS if not label.startswith(("sec:", "fig:"))]
-    without = [f"`{label}`" for label in formulas if label not in found]
+    without = [f"`{label}`" for label in FORMULAS if label not in found]
     lines += [
         "",
         "## Not in the code",
@@ -141,12 +183,11 @@ def test_every_label_is_the_papers() -> None:
 
 def test_mentions_are_spelled_right() -> None:
     """Any label mentioned in the source or the tests exists."""
-    pattern = re.compile(rf"\b(?:{KINDS}):[A-Za-z][A-Za-z_]*")
     wrong = [
         f"{path.relative_to(ROOT)}: {label}"
         for folder in ("src", "tests")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for label in pattern.findall(path.read_text(encoding="utf-8"))
+        for label in LABEL.findall(path.read_text(encoding="utf-8"))
         if label not in LABELS
     ]
     assert not wrong, "Not in docs/paper_labels.txt:\n" + "\n".join(wrong)
@@ -164,6 +205,12 @@ def test_no_label_has_two_homes() -> None:
 def test_central_formulas_have_a_home(label: str) -> None:
     """The formulas the library is about."""
     assert label in homes(), f"No docstring in src/lrvb says 'Paper: {label}'."
+
+
+def test_every_formula_has_a_test() -> None:
+    """What has a home in the code is checked by a test that says so."""
+    untested = [label for label in FORMULAS if label in homes() and label not in citations()]
+    assert not untested, f"Cite them in the docstring of the test that checks them: {untested}"
 
 
 def test_errata_are_the_papers() -> None:

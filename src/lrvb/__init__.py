@@ -7,7 +7,7 @@ standard deviations, covariances of anything, and the local variables of every r
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import models, plot, prior
+from . import likelihoods, models, plot, prior
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -20,8 +20,10 @@ from .errors import (
     CoincidentComponents,
     InvalidData,
     InvalidModel,
+    LargeCorrection,
     LrvbError,
     NotAMaximum,
+    NotAveraged,
     NotConverged,
 )
 from .families import (
@@ -41,6 +43,7 @@ from .statement.model import Model
 
 try:
     __version__ = version("lrvb")
+    """The version of the installed package."""
 except PackageNotFoundError:  # pragma: no cover - a source tree that is not installed
     __version__ = "0+unknown"
 
@@ -77,6 +80,7 @@ __all__ = [
     "GramSum",
     "InvalidData",
     "InvalidModel",
+    "LargeCorrection",
     "LocalSum",
     "LrvbError",
     "MixedModel",
@@ -84,6 +88,7 @@ __all__ = [
     "MultivariateNormal",
     "Normal",
     "NotAMaximum",
+    "NotAveraged",
     "NotConverged",
     "Posterior",
     "Response",
@@ -93,6 +98,7 @@ __all__ = [
     "__version__",
     "fit",
     "infer",
+    "likelihoods",
     "linearize",
     "load",
     "models",

@@ -31,5 +31,25 @@ class NotAMaximum(LrvbError, ArithmeticError):
     """Linear response does not exist here: the point is not a strict maximum of the ELBO."""
 
 
+class NotAveraged(LrvbError, UserWarning):
+    """Coefficients' sds are not averaged over the precisions; a warning, the result is returned."""
+
+
 class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
+
+
+class LargeCorrection(LrvbError, UserWarning):
+    """Linear response and mean field disagree by more than correlations usually explain; a warning."""
+
+
+class NewLevels(LrvbError, UserWarning):
+    """Groups that the fit has not seen are predicted by their term's variance; a warning."""
+
+
+class CacheRefused(LrvbError, UserWarning):
+    """The folder for compiled programs is not safe, so that none are kept; a warning."""
+
+
+class ForkedProcess(LrvbError, RuntimeError):
+    """The process was forked while JAX was running; workers must be started anew (spawn)."""

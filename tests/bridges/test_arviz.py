@@ -64,7 +64,7 @@ def test_groups(era: str) -> None:
 
 
 def test_blocks_with_axes(era: str) -> None:
-    data = posterior_of("Mixture").to_arviz(n=5)
+    data = posterior_of("NormalMixture").to_arviz(n=5)
     assert data["posterior"]["mu"].shape == (1, 5, 2, 2)
     assert data["posterior"]["Lambda"].dims[2:] == ("Lambda_dim_0", "Lambda_dim_1", "Lambda_dim_2")
     assert data["observed_data"]["x"].shape == (120, 2)
@@ -109,3 +109,10 @@ def test_awkward_names(era: str) -> None:
     data = posterior.to_arviz(n=3)
     assert set(data["posterior"].data_vars) == {"draw_", "a_b"}
     assert set(data["observed_data"].data_vars) == {"km_h", "row_"}
+
+
+def test_a_mixture_shows_its_data_as_they_were() -> None:
+    """The fit standardises X; what was observed is X."""
+    X = np.random.default_rng(1).normal(size=(50, 2)) * 30 + 7
+    posterior = lrvb.GaussianMixture(1).fit(X).posterior_
+    np.testing.assert_array_equal(posterior.to_arviz(n=5)["observed_data"]["x"], X)

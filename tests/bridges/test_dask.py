@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from cases import Mixture
+from cases import two_normals
 from lrvb.collapsed.partitions import Chunks
 from lrvb.models import NormalPoisson, RandomSlope
 from lrvb.studies.reference import simulate
@@ -82,7 +82,7 @@ def test_distributed_cluster_survives_a_lost_worker():
     component = rng.integers(2, size=2000)
     x = rng.normal(size=(2000, 2)) + np.array([[0.0, 0.0], [2.0, 1.5]])[component]
     start = {"mu": {"loc": np.array([[0.0, 0.0], [2.0, 1.5]]), "cov": np.eye(2)}}
-    whole = lrvb.infer(Mixture(2, 2), {"x": x}, init=start)
+    whole = lrvb.infer(two_normals(), {"x": x}, init=start)
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -91,12 +91,12 @@ def test_distributed_cluster_survives_a_lost_worker():
     ):
         columns = {"x": da.from_array(x, chunks=(250, 2))}
         with pytest.warns(lrvb.NotConverged):
-            fit = lrvb.fit(Mixture(2, 2), columns, init=start, max_iter=3)
+            fit = lrvb.fit(two_normals(), columns, init=start, max_iter=3)
         victim = next(iter(cluster.workers.values()))
         client.run(
             _die, workers=[victim.worker_address], nanny=False, on_error="ignore", wait=False
         )
-        again = lrvb.infer(Mixture(2, 2), columns, init=fit)
+        again = lrvb.infer(two_normals(), columns, init=fit)
         assert_allclose(again.mean(), whole.mean(), rtol=1e-8, atol=1e-8)
         assert_allclose(again.sd(), whole.sd(), rtol=1e-8)
         there = lrvb.GaussianMixture(2, random_state=0).fit(columns["x"]).posterior_

@@ -35,9 +35,29 @@ def test_both_algorithms_solve_the_trust_region_problem(lowest, radius):
         # Cᵀδη = u: the step in η has the length it claims. Along the lowest eigenvector, which is
         # added where B has a negative one, (B + λ)u = Cᵀr holds to the 0.1 % by which λ exceeds it.
         rtol = 1e-9 if lowest > 0 else 1e-2
-        assert_allclose(np.linalg.norm(model.C.T @ step.delta), step.length, rtol=rtol)
+        u = model.C.T @ step.delta
+        assert_allclose(np.linalg.norm(u), step.length, rtol=rtol)
+        assert_allclose(step.gain, predicted(model, rho, u), rtol=rtol)
     assert shifted.gain >= 0.7 * spectral.gain
     assert spectral.gain >= 0.95 * shifted.gain
+
+
+def predicted(model, rho, u):
+    """The gain ρᵀu − ½uᵀBu of the quadratic model."""
+    return rho @ u - 0.5 * u @ model.B @ u
+
+
+def test_a_step_that_was_shortened(monkeypatch):
+    """Cut off after one factorisation, u and δη shrink together, and the gain is that of what is left."""
+    monkeypatch.setattr(newton, "_FACTORISATIONS", 1)
+    model = problem(4, 0.1)
+    rho = model.C.T @ model.r
+    step = newton._shifted_step(model, rho, 0.5)
+    u = model.C.T @ step.delta
+    full = np.linalg.solve(model.B + step.damping * np.eye(len(rho)), rho)
+    assert np.linalg.norm(full) > 0.5 == step.length
+    assert_allclose(u, full * (0.5 / np.linalg.norm(full)), rtol=1e-9)
+    assert_allclose(step.gain, predicted(model, rho, u), rtol=1e-9)
 
 
 def test_newton_step_inside_the_radius():

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import lrvb
-from lrvb.numerics import program as compiled
+from lrvb.errors import CacheRefused
+from lrvb.numerics import cache
 from lrvb.numerics.program import Program
 
 SCRIPT = """
@@ -129,8 +130,8 @@ def test_the_cache_is_where_it_was_asked_to_be(
     folder: Path, request: pytest.FixtureRequest
 ) -> None:
     np.testing.assert_array_equal(compute(), [1.0, 3.0, 5.0])
-    (file,) = folder.iterdir()
-    assert file.suffix == ".xla"
+    (file,) = folder.glob("*.xla")
+    assert {f.name for f in folder.iterdir()} == {file.name, "key"}
     assert not (folder.parent / "elsewhere").exists()
     request.getfixturevalue("no_compiler")
     np.testing.assert_array_equal(compute(), [1.0, 3.0, 5.0])
@@ -139,7 +140,7 @@ def test_the_cache_is_where_it_was_asked_to_be(
 def test_the_default_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LRVB_CACHE_DIR")
     monkeypatch.setattr(sys, "platform", "linux")
-    assert compiled.cache_folder() == folder.parent / "elsewhere" / "lrvb"
+    assert cache.cache_folder() == folder.parent / "elsewhere" / "lrvb"
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "none", "0"])
@@ -155,7 +156,7 @@ def test_the_cache_can_be_switched_off(
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "one byte"])
 def test_a_damaged_file_is_survived(damage: str, folder: Path) -> None:
     compute()
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.xla")
     good = file.read_bytes()
     middle = len(good) // 2
     file.write_bytes(
@@ -167,7 +168,7 @@ def test_a_damaged_file_is_survived(damage: str, folder: Path) -> None:
         }[damage]
     )
     np.testing.assert_array_equal(compute(), [1.0, 3.0, 5.0])
-    compiled._read(file)  # written anew
+    opened(folder).read(file.name)  # written anew
 
 
 def test_a_folder_that_cannot_be_written_is_survived(
@@ -175,14 +176,59 @@ def test_a_folder_that_cannot_be_written_is_survived(
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("LRVB_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    np.testing.assert_array_equal(compute(), [1.0, 3.0, 5.0])
+    with pytest.warns(CacheRefused, match="cannot be used"):
+        np.testing.assert_array_equal(compute(), [1.0, 3.0, 5.0])
+
+
+def opened(folder: Path) -> cache.Cache:
+    found = cache.open_cache()
+    assert found is not None
+    assert found.folder == folder
+    return found
 
 
 def test_old_files_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_MAX_FILES", 2)
+    monkeypatch.setattr(cache, "_MAX_FILES", 2)
+    here = opened(folder)
     for i in range(4):
-        compiled._store(folder / f"{i}.xla", b"content")
+        here.write(f"{i}.xla", b"content")
         os.utime(folder / f"{i}.xla", (i, i))
-    compiled._store(folder / "last.xla", b"content")
-    assert len(list(folder.iterdir())) == 2
-    assert compiled._read(folder / "last.xla") == b"content"
+    left = folder / "killed.tmp"
+    left.write_bytes(b"")
+    os.utime(left, (1, 1))
+    here.write("last.xla", b"content")
+    assert len(list(folder.glob("*.xla"))) == 2
+    assert not left.exists()
+    assert here.read("last.xla") == b"content"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes are POSIX's")
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+def test_a_folder_open_to_others_is_not_used(mode: int, folder: Path) -> None:
+    """One warning, no file written, none read, and the mode left as the user has it."""
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.warns(CacheRefused, match="open to others"):
+        compute()
+    compute()  # warned of once
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes are POSIX's")
+def test_the_folder_and_its_key_are_the_users_alone(folder: Path) -> None:
+    compute()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_planted_file_does_not_run(folder: Path) -> None:
+    """What this user's key has not signed, or has signed under another name, is never unpickled."""
+    here = opened(folder)
+    here.write("one.xla", b"content")
+    (folder / "two.xla").write_bytes((folder / "one.xla").read_bytes())
+    other = cache.Cache(folder, bytes(32))
+    other.write("three.xla", b"content")
+    for name in ("two.xla", "three.xla"):
+        with pytest.raises(ValueError, match="was not written"):
+            here.read(name)

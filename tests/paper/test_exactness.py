@@ -19,7 +19,7 @@ def random_problem(seed: int, dimension: int):
 
 @pytest.mark.parametrize(("seed", "dimension"), [(6, 2), (2, 5), (3, 12), (4, 30)])
 def test_gaussian_posterior_is_exact(seed, dimension):
-    """Σ̂ = Σ to 1e-9 relative, and MFVB visibly too small."""
+    """app:mvn_exact, prop:lrvb_mvn: Σ̂ = Σ to 1e-9 relative, and MFVB visibly too small."""
     Sigma, mu, sizes = random_problem(seed, dimension)
     posterior = lrvb.infer(GaussianPosterior(np.linalg.inv(Sigma), mu, sizes))
     assert_allclose(posterior.mean(), mu, rtol=1e-8, atol=1e-8 * np.sqrt(np.diag(Sigma)).max())

@@ -21,7 +21,7 @@ from lrvb.studies.reference import simulate
 
 @pytest.mark.parametrize("case", CASES)
 def test_sem_is_linear_response(case):
-    """V(I − DM)⁻¹ with DM from the update alone; five-point differences err by h⁴ = 1e-12."""
+    """app:SEM: V(I − DM)⁻¹, DM from the update alone; five-point differences err by h⁴ = 1e-12."""
     tables = compare(case, np.random.default_rng(5))
     assert tables["sem"]["gap"].max() < 1e-8
     predicted, observed = tables["rates"].loc[0, ["predicted", "observed"]]
@@ -39,7 +39,10 @@ def test_sem_of_a_normal_posterior_is_its_covariance():
 
 
 def test_the_full_solve_is_the_small_one():
-    """(I − VH)⁻¹V over all mean parameters has Σ̂ and the rows' covariances as its blocks."""
+    """fig:sparsity_patterns: (I − VH)⁻¹V over all mean parameters.
+
+    Its blocks are Σ̂ and the rows' covariances.
+    """
     data = simulate.normal_poisson(np.random.default_rng(2), 5, beta=1.0, sd=0.5)
     posterior = lrvb.infer(NormalPoisson(local="gaussian"), {"x": data["x"], "y": data["y"]})
     V, H = sparsity.full_covariance(posterior.fit), sparsity.full_hessian(posterior.fit)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..errors import LrvbError
+from ..posterior.blocks import RealBlock
 
 if TYPE_CHECKING:
     from ..posterior.posterior import Posterior
@@ -66,26 +67,24 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
     return xr.Dataset(
         variables,
         coords={"chain": [0], "draw": np.arange(n)},
-        attrs={"inference_library": "lrvb", "sampling": "Gaussian in unconstrained coordinates"},
+        attrs={"inference_library": "lrvb", "sampling": "Gaussian copula"},
     )
 
 
 def _coordinates(posterior: Posterior) -> dict[str, list[str]]:
     """The names of a vector's entries, where they have names of their own (fixed effects)."""
-    alpha, found = posterior.response.alpha, {}
-    plain = alpha.names()
-    for name, here in alpha.slices.items():
-        labels = posterior.labels[here]
-        vector = [slot.shape for slot in alpha.blocks[name].slots] == [(len(labels),)]
-        if vector and None not in labels and labels != plain[here]:
+    estimate, found = posterior.estimate, {}
+    for name, block in estimate.blocks.items():
+        labels = list(estimate.labels[estimate.slices[name]])
+        vector = isinstance(block, RealBlock) and len(block.shape) == 1
+        if vector and None not in labels and labels != block.names(name):
             found[f"{name}_dim_0"] = [str(label) for label in labels]
     return found
 
 
 def _observed(posterior: Posterior) -> xr.Dataset | None:
     """The columns that the model read; those kept elsewhere (Dask) stay there."""
-    problem = posterior.fit.problem
-    data = posterior.observed or (problem.data if problem is not None else None)
+    data = posterior.observed
     if data is None:
         return None
     variables = {}

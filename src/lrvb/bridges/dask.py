@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import dask
 import numpy as np
 
+from ..data.tables import real, refuse_masked
 from ..errors import InvalidData
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:
     for name, column in columns.items():
         if not hasattr(column, "__dask_graph__"):
             column = _as_dask(name, column, first)
+        real(name, column)
         if column.ndim == 0:
             raise InvalidData(
                 f"Column '{name}' is a single value; give one value per row.", column=name
@@ -70,12 +72,15 @@ def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:
 
 
 def _gathered(names: Sequence[str], *columns: Any) -> dict[str, np.ndarray]:
+    for name, column in zip(names, columns, strict=True):
+        refuse_masked(name, column)
     return dict(zip(names, map(np.asarray, columns), strict=True))
 
 
 def _as_dask(name: str, column: Any, like: Any) -> Any:
     import dask.array as da
 
+    refuse_masked(name, column)
     values = np.asarray(column)
     if values.ndim == 0:
         raise InvalidData(

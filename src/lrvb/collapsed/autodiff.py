@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.tables import Row
 from ..numerics.algebra import absorb_local, local_root, response_root
-from ..numerics.program import Program
-from ..statement.problem import Problem, Structure
+from ..statement.problem import Problem
+from ..statement.programs import shared
+from ..statement.structure import Structure
 from .chunks import chunk_length, chunks
-from .row_optimum import Collapsed, collapse
-from .seam import BoundSum, LocalResponse, RowSums
+from .row_optimum import RowOptimum, collapse
+from .seam import BoundSum, CollapsedSums, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _ChunkedSum:
         self.problem, self.size = problem, size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem = self.problem
         program = row_sum_program(problem.structure, order)
         value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((len(m),) * 2), -1
@@ -50,11 +50,13 @@ class _ChunkedSum:
                 )
         for part in pending:
             value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
-        return RowSums(value, gradient, curvature if order == 2 else None, failed)
+        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
         program = response_program(self.problem.structure)
-        for chunk in chunks(self.problem, self.size, rows):
+        for chunk in chunks(self.problem, self.size, asked):
             parts = program(self.problem.traced, m, chunk.columns)
             yield LocalResponse(*(np.asarray(part)[: chunk.n] for part in parts))
 
@@ -67,26 +69,26 @@ def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) ->
     return value + float(v), gradient + np.asarray(g), curvature + np.asarray(h), failed
 
 
-def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> Collapsed:
+def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
     """q(z) of every row of a chunk at its optimum."""
 
-    def one(row: Any) -> Collapsed:
-        row = Row(row)
+    def one(row: Any) -> RowOptimum:
+        row = structure.row(row)
         term = functools.partial(structure.local_term, traced, m)
         return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
 
     return jax.vmap(one)(columns)
 
 
-@functools.lru_cache(maxsize=256)
-def row_sum_program(structure: Structure, order: int) -> Program:
+@shared
+def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, m, columns, weights) → Σ_n w_n of value, gradient and curvature of a chunk."""
 
     def sums(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
         q = _row_parts(structure, traced, m, columns)
 
         def term(m: Any, z: Any, row: Any) -> Any:
-            return structure.local_term(traced, m, z, Row(row))
+            return structure.local_term(traced, m, z, structure.row(row))
 
         def total(m: Any) -> Any:
             return weights @ jax.vmap(term, (None, 0, 0))(m, q.z, columns)
@@ -109,7 +111,7 @@ def row_sum_program(structure: Structure, order: int) -> Program:
             H = absorb_local(H, roots.reshape(-1, m.size))
         return value, gradient, H, first
 
-    return Program(sums)
+    return sums
 
 
 def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
@@ -120,8 +122,8 @@ def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -
     return H_za, jax.hessian(term, 1)(m, z, row)
 
 
-@functools.lru_cache(maxsize=128)
-def response_program(structure: Structure) -> Program:
+@shared
+def response_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → z, V_z, Σ̂_z|α and R of every row of a chunk."""
 
     def respond(traced: Any, m: Any, columns: Any) -> Any:
@@ -129,7 +131,7 @@ def response_program(structure: Structure) -> Program:
 
         def one(z: Any, C: Any, row: Any) -> Any:
             def term(m: Any, z: Any, row: Any) -> Any:
-                return structure.local_term(traced, m, z, Row(row))
+                return structure.local_term(traced, m, z, structure.row(row))
 
             H_za, H_zz = _local_hessians(structure, term, m, z, row)
             W = response_root(C, H_zz)
@@ -138,4 +140,4 @@ def response_program(structure: Structure) -> Program:
 
         return q.z, *jax.vmap(one)(q.z, q.C, columns)
 
-    return Program(respond)
+    return respond

@@ -9,7 +9,7 @@ model's own local term at unit features: no Hessian is written by hand.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.tables import Row
 from ..errors import InvalidModel
 from ..families import Categorical
 from ..numerics.double import in_double
-from ..numerics.program import Program
-from ..statement.model import join
-from ..statement.problem import Problem, Structure
+from ..statement.problem import Problem
+from ..statement.programs import shared
+from ..statement.structure import Structure
 from .autodiff import AutodiffSum
 from .chunks import chunk_length, chunks
-from .seam import BoundSum, LocalResponse, RowSums
+from .seam import BoundSum, CollapsedSums, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class _GramBound:
         self.problem, self.size = problem, size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem, structure = self.problem, self.problem.structure
         A = coefficient_program(structure)(problem.traced, m)
         program = gram_program(structure, order)
@@ -67,14 +66,16 @@ class _GramBound:
             first += chunk.n
         gradient, H = assembly_program(structure, order)(problem.traced, m, S, G)
         curvature = np.asarray(H) if order == 2 else None
-        return RowSums(value, np.asarray(gradient), curvature, failed)
+        return CollapsedSums(value, np.asarray(gradient), curvature, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        return AutodiffSum().bind(self.problem).respond(m, rows)
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        return AutodiffSum().bind(self.problem).respond(m, asked)
 
 
 def _features(structure: Structure, traced: Any, row: Any) -> Any:
-    return join(structure.model, traced).features(Row(row))
+    return structure.features(traced, structure.row(row))
 
 
 def _coefficients(structure: Structure, traced: Any, m: Any, F: int) -> Any:
@@ -107,18 +108,18 @@ def _pairs(structure: Structure) -> tuple[list[tuple[int, int]], bool]:
     return [(k, j) for k in range(d) for j in range(k, d)], False
 
 
-@functools.lru_cache(maxsize=128)
-def coefficient_program(structure: Structure) -> Program:
+@shared
+def coefficient_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m) → A."""
 
     def coefficients(traced: Any, m: Any) -> Any:
         return _coefficients(structure, traced, m, _declared(structure))
 
-    return Program(coefficients)
+    return coefficients
 
 
-@functools.lru_cache(maxsize=256)
-def gram_program(structure: Structure, order: int) -> Program:
+@shared
+def gram_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, A, columns, weights) → collapsed value, S, the Gram matrices, first failed row."""
     pairs, _ = _pairs(structure)
 
@@ -126,7 +127,7 @@ def gram_program(structure: Structure, order: int) -> Program:
         Phi = jax.vmap(functools.partial(_features, structure, traced))(columns)
 
         def one(row: Any, eta: Any) -> Any:
-            local = structure.local.at(Row(row))
+            local = structure.local.at(structure.row(row))
             q = local.evaluate(eta)
             return q.m, local.dense(q.C), q.S + eta @ q.m, q.valid
 
@@ -143,11 +144,11 @@ def gram_program(structure: Structure, order: int) -> Program:
         F = Phi.shape[1]
         return value, S, jnp.stack(G) if G else jnp.zeros((0, F, F)), first
 
-    return Program(sums)
+    return sums
 
 
-@functools.lru_cache(maxsize=256)
-def assembly_program(structure: Structure, order: int) -> Program:
+@shared
+def assembly_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, m, S, G) → gradient and curvature of the sum over rows."""
     pairs, sums_to_one = _pairs(structure)
     d = structure.local.size
@@ -171,7 +172,7 @@ def assembly_program(structure: Structure, order: int) -> Program:
         J = jax.jacfwd(lambda m: _coefficients(structure, traced, m, F))(m).reshape(d * F, -1)
         return gradient, jax.hessian(paired)(m) + J.T @ (jnp.block(full) @ J)
 
-    return Program(assemble)
+    return assemble
 
 
 _COUNTS: dict[Structure, int] = {}
@@ -204,8 +205,8 @@ def _require_bilinear(problem: Problem) -> None:
         )
 
 
-@functools.lru_cache(maxsize=128)
-def bilinearity_program(structure: Structure) -> Program:
+@shared
+def bilinearity_program(structure: Structure) -> Callable[..., Any]:
     """(traced, columns) → ℓ, z·Aφ and the size of its summands, at an m and z that are not special."""
 
     def compare(traced: Any, columns: Any) -> Any:
@@ -220,4 +221,4 @@ def bilinearity_program(structure: Structure) -> Program:
 
         return jax.vmap(one)(columns)
 
-    return Program(compare)
+    return compare

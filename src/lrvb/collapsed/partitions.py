@@ -7,17 +7,19 @@ and bring back results of the size of the global parameters.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from ..data.sample import sample_rows
 from ..data.tables import Rows
 from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
 from ..statement.problem import Problem, state_problem
-from .seam import BoundSum, LocalResponse, LocalSum, RowSums
+from .seam import BoundSum, CollapsedSums, LocalResponse, LocalSum
 
 T = TypeVar("T")
 
@@ -65,11 +67,12 @@ def _composed(first: Callable[[Any], Any], second: Callable[[Any], Any], part: A
 
 
 class _Surveyed(NamedTuple):
-    """One part: its number of rows, and some of them with the number of rows each stands for."""
+    """One part: its number of rows, some of them with the number each stands for, and its mark."""
 
     n: int
     sample: dict[str, np.ndarray]
     weights: np.ndarray
+    mark: int
 
 
 def as_partitions(data: Any) -> Partitions | None:
@@ -98,7 +101,8 @@ def partitioned_problem(
     lengths = tuple(s.n for s in surveyed)
     problem = state_problem(model, Rows(sample, weights=weights))
     problem = replace(problem, total=sum(lengths), data=None)
-    return problem, PartitionedSum(rows, lengths, inner(problem))
+    marks = tuple(s.mark for s in surveyed)
+    return problem, PartitionedSum(rows, lengths, marks, inner(problem))
 
 
 def _checked(model: Model, columns: Any) -> Rows | None:
@@ -133,12 +137,41 @@ def _as_inherited(model: Model) -> bool:
 
 def _survey(number: int, rows: Rows | None) -> _Surveyed:
     if rows is None:
-        return _Surveyed(0, {}, np.zeros(0))
-    taken = min(rows.n, SAMPLE_PER_PART)
-    chosen = np.sort(np.random.default_rng(number).choice(rows.n, taken, replace=False))
-    weights = np.ones(taken) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    sample = {name: np.asarray(c[chosen]) for name, c in rows.columns.items()}
-    return _Surveyed(rows.n, sample, weights * (rows.n / taken))
+        return _Surveyed(0, {}, np.zeros(0), _mark(None))
+    sample = sample_rows(rows, SAMPLE_PER_PART, seed=number)
+    columns = {name: np.asarray(column) for name, column in sample.columns.items()}
+    return _Surveyed(rows.n, columns, np.asarray(sample.weights), _mark(rows))
+
+
+def _mark(rows: Rows | None) -> int:
+    """A checksum of a part, by which the next pass knows it again."""
+    if rows is None:
+        return 0
+    mark = rows.n
+    weights = () if rows.weights is None else (rows.weights,)
+    for column in (*rows.columns.values(), *weights):
+        mark = zlib.crc32(np.ascontiguousarray(column).view(np.uint8).data, mark)
+    return mark
+
+
+def _require_unchanged(marks: tuple[int, ...], number: int, rows: Rows | None) -> None:
+    """Every pass reads the same rows: a sum over others belongs to no data at all."""
+    if number >= len(marks) or _mark(rows) != marks[number]:
+        found = f"{rows.n if rows is not None else 0} rows"
+        raise InvalidData(
+            f"Part {number} of the data ({found}) is not what it was in the first pass; every pass "
+            "must read the same rows in the same order. Draw random numbers with a fixed seed, and "
+            "do not write to the source while it is read.",
+            part=number,
+        )
+
+
+def _require_all(marks: tuple[int, ...], count: int) -> None:
+    if count != len(marks):
+        raise InvalidData(
+            f"The data had {len(marks)} parts in the first pass, but {count} in a later one; every "
+            "pass must read the same rows in the same order."
+        )
 
 
 @dataclass(frozen=True)
@@ -147,6 +180,7 @@ class PartitionedSum:
 
     parts: Partitions
     lengths: tuple[int, ...]
+    marks: tuple[int, ...]
     inner: LocalSum
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
@@ -161,13 +195,18 @@ class _BoundPartitions:
     def __init__(self, over: PartitionedSum, problem: Problem, chunk_size: int | None):
         self.over, self.problem, self.chunk_size = over, problem, chunk_size
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         a = len(m)
         value, gradient, failed = 0.0, np.zeros(a), -1
         curvature = np.zeros((a, a)) if order == 2 else None
         starts = np.cumsum((0, *self.over.lengths))
-        one = functools.partial(_evaluate, self.problem, self.over.inner, self.chunk_size, m, order)
-        for i, sums in enumerate(self.over.parts.map(one)):
+        over, marks = self.over, self.over.marks
+        one = functools.partial(
+            _evaluate, marks, self.problem, over.inner, self.chunk_size, m, order
+        )
+        count = 0
+        for i, sums in enumerate(over.parts.map(one)):
+            count = i + 1
             if sums is None:
                 continue
             value, gradient = value + sums.value, gradient + sums.gradient
@@ -175,20 +214,31 @@ class _BoundPartitions:
                 curvature = curvature + np.asarray(sums.curvature)
             if failed < 0 <= sums.failed:
                 failed = int(starts[i]) + sums.failed
-        return RowSums(value, gradient, curvature, failed)
+        _require_all(marks, count)
+        return CollapsedSums(value, gradient, curvature, failed)
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        if rows is not None and (np.diff(rows) < 0).any():
+    def respond(
+        self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        if asked is not None and (np.diff(asked) < 0).any():
             raise InvalidData("Rows of partitioned data must be asked for in increasing order.")
         starts = np.cumsum((0, *self.over.lengths))
         one = functools.partial(
-            _respond, self.problem, self.over.inner, self.chunk_size, m, rows, starts
+            _respond,
+            self.over.marks,
+            self.problem,
+            self.over.inner,
+            self.chunk_size,
+            m,
+            asked,
+            starts,
         )
         for responses in self.over.parts.map(one):
             yield from responses
 
 
 def _evaluate(
+    marks: tuple[int, ...],
     problem: Problem,
     inner: LocalSum,
     chunk_size: int | None,
@@ -196,14 +246,16 @@ def _evaluate(
     order: int,
     number: int,
     rows: Rows | None,
-) -> RowSums | None:
+) -> CollapsedSums | None:
     """The sums over one part."""
+    _require_unchanged(marks, number, rows)
     if rows is None:
         return None
     return inner.bind(replace(problem, rows=rows), chunk_size).evaluate(m, order)
 
 
 def _respond(
+    marks: tuple[int, ...],
     problem: Problem,
     inner: LocalSum,
     chunk_size: int | None,
@@ -214,6 +266,7 @@ def _respond(
     rows: Rows | None,
 ) -> list[LocalResponse]:
     """The local variables of one part, or of those of its rows that are asked for."""
+    _require_unchanged(marks, number, rows)
     if rows is None:
         return []
     inside, start = None, starts[number]

@@ -21,7 +21,7 @@ _ROUNDING = 1e-15  # of the value: a large constant in the term drowns gains sma
 _STEP = 1e-9  # length in whitened units below which one further Newton step is below rounding
 
 
-class Collapsed(NamedTuple):
+class RowOptimum(NamedTuple):
     """q(z) of one row at its optimum: mean z, factor C (V_z = CCᵀ), entropy, and whether found."""
 
     z: Any
@@ -41,17 +41,17 @@ class _State(NamedTuple):
     done: Any
 
 
-def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> Collapsed:
+def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> RowOptimum:
     """max over q(z) of term(m_z) + S(z), for one row; vectorise it over rows with vmap."""
     if not local.blocks:
-        return Collapsed(jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros(()), jnp.asarray(True))
+        return RowOptimum(jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros(()), jnp.asarray(True))
     if conjugate:
         q = local.evaluate(jax.grad(term)(jnp.zeros(local.size)))
-        return Collapsed(q.m, local.dense(q.C), q.S, q.valid)
+        return RowOptimum(q.m, local.dense(q.C), q.S, q.valid)
     return _newton(local, term)
 
 
-def _newton(local: MeanField, term: Callable[[Any], Any]) -> Collapsed:
+def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
     """Damped Newton on η = ∂ℓ/∂m: (B + λ)u = Cᵀr, δη = (r + HCu)/(1 + λ), accepted on ascent."""
     identity = jnp.eye(local.size)
 
@@ -92,7 +92,7 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> Collapsed:
     zero = jnp.zeros(())
     first = _State(eta, z, C, S, value, zero, jnp.zeros((), jnp.int32), ~valid)
     last = jax.lax.while_loop(lambda s: ~s.done & (s.steps < _MAX_STEPS), step, first)
-    return Collapsed(last.z, last.C, last.S, last.done & valid)
+    return RowOptimum(last.z, last.C, last.S, last.done & valid)
 
 
 def _solve_upper(K: Any, y: Any) -> Any:

@@ -1,31 +1,45 @@
-"""The seam between the engine and what is integrated out: four questions about m.
+r"""The seam between the engine and what is integrated out: four questions about m.
 
-The solver, the response and the posterior ask for the collapsed value, its gradient, its curvature
-(α×α), and on request the response of the collapsed variables. Row sums by autodiff, by Gram matrices
-and over partitions, and the Gaussian block of a mixed model, are implementations of it.
+The solver, the response and the posterior ask for the collapsed value L̄(m), its gradient, its curvature
+H̃ (α×α), and on request the response of the collapsed variables z: their mean, V under q, Σ̂_z|α and
+R = Σ̂_z|α H_zα = ∂m_z/∂m. From these alone Cov(z, α) = RΣ̂_α and Cov(z) = Σ̂_z|α + RΣ̂_αRᵀ follow
+(`numerics.algebra.local_covariance`). Row sums by autodiff, by Gram matrices and over partitions, and the
+Gaussian block of a mixed model, are implementations of it. See: eq:nuisance_lrvb_est
+
+A plate is asked for rows: z are the statistics of one row. The Gaussian block is asked for linear
+functionals cᵀw of its coefficients: fitted rows, new rows, a level's coefficient, β. Both answer with the
+same type. Nothing remembers: `evaluate` returns with its sums a state, from which a question about a
+point nearby may start; answers do not depend on it beyond the tolerance of an inner optimum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..errors import LrvbError
 from ..statement.problem import Problem
 
 
-class RowSums(NamedTuple):
-    """Σ_n of collapsed value, gradient (a,), curvature H̃ (a, a); the first row that failed, or −1."""
+class CollapsedSums(NamedTuple):
+    """Collapsed value, gradient (a,) and curvature H̃ (a, a) at m, and the state reached there.
+
+    Where there is no value it is −inf: `failed` is the first row at fault, or −1, and `error` says
+    why where that is known.
+    """
 
     value: float
     gradient: np.ndarray
     curvature: np.ndarray | None
-    failed: int
+    failed: int = -1
+    state: Any = None
+    error: LrvbError | None = None
 
 
 class LocalResponse(NamedTuple):
-    """A chunk of rows: m_z (n, d), V_z (n, d, d), Σ̂_z|α (n, d, d) and R = Σ̂_z|α H_zα (n, d, a)."""
+    """Of n rows or functionals: m_z (n, d), V_z (n, d, d), Σ̂_z|α (n, d, d) and R (n, d, a)."""
 
     z: np.ndarray
     V: np.ndarray
@@ -34,7 +48,7 @@ class LocalResponse(NamedTuple):
 
 
 class LocalSum(Protocol):
-    """A way to sum over rows; `bind` it to a problem and a chunk size."""
+    """A way to integrate out; `bind` it to a problem and a chunk size."""
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
         """The sum over this problem's rows."""
@@ -43,8 +57,13 @@ class LocalSum(Protocol):
 class BoundSum(Protocol):
     """The four questions about m."""
 
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         """Value and gradient, and with `order=2` the curvature."""
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        """The local variables and their response, chunk by chunk, of all rows or those asked for."""
+    def respond(
+        self, m: np.ndarray, asked: Any = None, state: Any = None
+    ) -> Iterator[LocalResponse]:
+        """The collapsed variables and their response, chunk by chunk: of all rows, or of those asked for.
+
+        `asked` are positions of rows; of the Gaussian block, `Functionals` of the coefficients.
+        """

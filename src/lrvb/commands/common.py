@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import LrvbError
@@ -25,7 +27,7 @@ def require_plots() -> None:
         )
 
 
-def output_folder(path: Path) -> Path:
+def writable_folder(path: Path) -> Path:
     """The folder for the results, made if need be and known to be writable."""
     if path.exists() and not path.is_dir():
         raise UsageError(f"--out {path} is a file; give the name of a folder.")
@@ -38,3 +40,17 @@ def output_folder(path: Path) -> Path:
             f"The folder {path} cannot be written to ({error.strerror}); choose another with --out."
         ) from error
     return path
+
+
+@contextlib.contextmanager
+def output_folder(path: Path) -> Iterator[Path]:
+    """The same folder for the time of a command; one that was made for it goes after a failure."""
+    new = not path.exists()
+    writable_folder(path)
+    try:
+        yield path
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise

@@ -1,12 +1,17 @@
-"""Read the numeric columns of a CSV file, or say in one sentence why that is not possible."""
+"""CSV files: what is read is checked, and what is written is never run by a spreadsheet."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ..errors import InvalidData
+
+RUN = ("=", "+", "-", "@", "\t", "\r")  # how text begins that a spreadsheet runs
 
 
 def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
@@ -14,11 +19,13 @@ def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InvalidData(f"The file {path} {what}; give the name of a CSV file.")
+    separator = _separator(separator)
     try:
+        _require_equal_lines(path, separator)
         table = pd.read_csv(path, sep=separator, low_memory=False)
     except pd.errors.EmptyDataError:
         raise InvalidData(f"The file {path} is empty; its first line must name columns.") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, csv.Error, UnicodeDecodeError) as error:
         first = str(error).strip().partition("\n")[0]
         raise InvalidData(f"The file {path} cannot be read as CSV: {first}.") from error
     except OSError as error:
@@ -33,8 +40,60 @@ def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
     return table
 
 
+def _separator(text: str) -> str:
+    r"""One character between columns; the two characters \t, as shells pass them, are a tab."""
+    separator = "\t" if text == "\\t" else text
+    if len(separator) != 1 or separator in "\"'\r\n":
+        raise InvalidData(
+            f"--separator {text!r} must be one character, such as ',' or ';', and no quote."
+        )
+    return separator
+
+
+def _require_equal_lines(path: Path, separator: str) -> None:
+    """Every line has as many fields as the first: Pandas would shift or fill the others in silence."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        names = 0
+        for fields in reader:
+            if not fields or (names != 1 and not any(fields) and len(fields) == 1):
+                continue  # an empty line
+            names = names or len(fields)
+            if len(fields) != names:
+                raise InvalidData(
+                    f"The file {path} has {names} columns by its first line, but "
+                    f"{len(fields)} fields in line {reader.line_num}; correct that line, or put a "
+                    "field that holds the separator in quotes.",
+                    row=reader.line_num,
+                )
+
+
+def write_csv(table: pd.DataFrame, path: Path, index_label: str | None = None) -> None:
+    """A table with its row labels; text that a spreadsheet would run gets a quote in front."""
+    safe = table.copy()
+    for j, kind in enumerate(table.dtypes):
+        if not (pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind)):
+            safe.isetitem(j, table.iloc[:, j].map(_inert).astype(object))
+    safe.columns = pd.Index([_inert(name) for name in table.columns])
+    levels = [table.index.get_level_values(i).map(_inert) for i in range(table.index.nlevels)]
+    names = [None if name is None else _inert(name) for name in table.index.names]
+    safe.index = (
+        pd.MultiIndex.from_arrays(levels, names=names)
+        if len(levels) > 1
+        else pd.Index(levels[0], name=names[0])
+    )
+    safe.to_csv(path, float_format="%.10g", index_label=index_label)
+
+
+def _inert(value: Any) -> Any:
+    """Text that begins as a spreadsheet's formulas do, with a quote in front of it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(RUN) else value
+
+
 def chosen_columns(table: pd.DataFrame, names: list[str] | None) -> tuple[pd.DataFrame, list[str]]:
     """The numeric columns, or those named; and which others were left out."""
+    long = {c: numbers for c in table.columns if (numbers := _long_numbers(table[c])) is not None}
+    table = table.assign(**long)
     numeric = [c for c in table.columns if _is_numeric(table[c])]
     if names is None:
         if not numeric:
@@ -68,6 +127,16 @@ def _is_numeric(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
+def _long_numbers(column: pd.Series) -> pd.Series | None:
+    """Whole numbers of more than 18 digits, which Pandas reads as text; None for other columns."""
+    if _is_numeric(column) or not column.notna().any():
+        return None
+    text = column.dropna().astype(str)
+    if not text.str.fullmatch(r"\s*[+-]?\d+\s*").all():
+        return None
+    return column.astype(str).where(column.notna()).astype(float)
+
+
 def _first_text(column: pd.Series) -> tuple[int, object]:
     """The first entry that is not a number."""
     text = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()
@@ -83,5 +152,13 @@ def _require_complete(table: pd.DataFrame, chosen: list[str]) -> None:
                 f"Column '{name}' has {int(missing.sum())} missing values, the first in line "
                 f"{int(missing.argmax()) + 2}; fill or remove those rows, or leave the column out "
                 "with --columns.",
+                column=name,
+            )
+        infinite = np.isinf(table[name].to_numpy(dtype=float))
+        if infinite.any():
+            row = int(infinite.argmax())
+            raise InvalidData(
+                f"Column '{name}' has the value {table[name].iloc[row]} in line {row + 2}; numbers "
+                "must be finite. Correct or remove the row, or leave the column out with --columns.",
                 column=name,
             )

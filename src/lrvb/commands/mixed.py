@@ -10,10 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..data.files import whole
+from ..data.files import whole_set
 from ..errors import LrvbError
+from ..likelihoods import DEFAULT, FAMILIES
 from .common import output_folder, require_plots
-from .csv_files import read_csv
+from .csv_files import read_csv, write_csv
 
 DESCRIPTION = """\
 Fit a mixed model in lme4's syntax to a CSV file: fixed effects, and random effects such as (1|g) or
@@ -32,9 +33,9 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--family",
-        default="gaussian",
+        default=DEFAULT,
         metavar="NAME",
-        help="gaussian, poisson, bernoulli or binomial (default: gaussian)",
+        help=f"one of {', '.join(FAMILIES)} (default: {DEFAULT})",
     )
     parser.add_argument(
         "--factorization",
@@ -66,22 +67,16 @@ def run(options: argparse.Namespace) -> int:
         options.family,
         factorization=options.factorization,
         missing=options.missing,
-        verbose=True,
+        progress=True,
     )
     data = read_csv(options.data, options.separator)
     require_plots()
-    folder = options.out or Path(f"{options.data.stem}-mixed")
-    new = not folder.exists()
-    out = output_folder(folder)
-    _say(f"Fitting {options.formula} to {len(data)} rows of {options.data}")
-    try:
+    with output_folder(options.out or Path(f"{options.data.stem}-mixed")) as out:
+        _say(f"Fitting {options.formula} to {len(data)} rows of {options.data}")
         remarks = _fit(model, data)
-    except LrvbError:
-        if new:
-            out.rmdir()
-        raise
-    page = _write(out, model, remarks, options)
-    print(f"The page is at {page.resolve()}")
+        with whole_set(out) as folder:
+            page = _write(folder, model, remarks, options)
+    print(f"The page is at {(out / page.name).resolve()}")
     return 0
 
 
@@ -107,9 +102,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
     random = summary.drop(index=fixed.index)
     tables = {"fixed": fixed, "random": random, "ranef": model.ranef()}
     for name, table in tables.items():
-        with whole(out / f"{name}.csv") as temporary:
-            index = None if name == "ranef" else "name"
-            table.to_csv(temporary, float_format="%.10g", index_label=index)
+        write_csv(table, out / f"{name}.csv", None if name == "ranef" else "name")
     model.posterior_.save(out / "posterior.npz")
     figures = [html.figure(path, caption) for path, caption in write_figures(model, out)]
     priors = _readable(summary.priors)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from ..data.files import whole
+from ..data.files import whole_set
 from ..errors import InvalidData, LrvbError
 from .common import UsageError, output_folder, require_plots
-from .csv_files import chosen_columns, read_csv
+from .csv_files import chosen_columns, read_csv, write_csv
 
 DESCRIPTION = """\
 Fit a mixture of normals with full covariances to the numeric columns of a CSV file, by mean-field
@@ -66,17 +66,17 @@ def run(options: argparse.Namespace) -> int:
             f"{_count(options.components, 'component')}; use fewer components or more rows."
         )
     require_plots()
-    out = output_folder(options.out or Path(f"{options.data.stem}-mixture"))
     if left_out and names is None:
         _say(f"Left out, not numeric: {', '.join(left_out)}.")
-    _say(
-        f"Fitting {_count(options.components, 'component')} to {X.shape[0]} × {X.shape[1]} numbers"
-    )
-    mixture, remarks = _fit(X, options)
-    for remark in remarks:
-        _say(f"Warning: {remark}")
-    page = _write(out, mixture, X, left_out, remarks, options)
-    print(f"The page is at {page.resolve()}")
+    size = f"{X.shape[0]} × {X.shape[1]} numbers"
+    with output_folder(options.out or Path(f"{options.data.stem}-mixture")) as out:
+        _say(f"Fitting {_count(options.components, 'component')} to {size}")
+        mixture, remarks = _fit(X, options)
+        for remark in remarks:
+            _say(f"Warning: {remark}")
+        with whole_set(out) as folder:
+            page = _write(folder, mixture, X, left_out, remarks, options)
+    print(f"The page is at {(out / page.name).resolve()}")
     return 0
 
 
@@ -111,8 +111,7 @@ def _write(
 
     tables = _tables(mixture, X)
     for name, table in tables.items():
-        with whole(out / f"{name}.csv") as temporary:
-            table.to_csv(temporary, float_format="%.10g")
+        write_csv(table, out / f"{name}.csv")
     mixture.posterior_.save(out / "posterior.npz", local=False)
     figures = _figures(out, mixture, X)
     left = f" Left out: {', '.join(left_out)}." if left_out else ""
@@ -140,7 +139,7 @@ def _write(
         out / "index.html",
         f"{options.data.name}: a mixture of {_count(options.components, 'normal')}",
         f"{len(X)} rows, columns {', '.join(map(str, X.columns))}.{left} "
-        f"ELBO {mixture.lower_bound_:.6g} after {mixture.n_iter_} iterations, best of "
+        f"ELBO {mixture.elbo_:.6g} after {mixture.n_iter_} iterations, best of "
         f"{_count(options.starts, 'start')}. The component of every row is in rows.csv.",
         body,
         f"lrvb {__version__}, seed {options.seed}.",

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .common import Interrupted, UsageError, output_folder, require_plots
+from .common import Interrupted, UsageError, require_plots, writable_folder
 
 DESCRIPTION = """\
 Run the experiments of the paper and write tables (CSV), figures (PNG) and one HTML page that sets
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--seed must be 0 or more, not {options.seed}.")
     require_plots()
     default = "reproduction-quick" if options.quick else "reproduction"
-    out = output_folder(options.out or Path(default))
+    out = writable_folder(options.out or Path(default))
     plan = Plan(
         names=options.experiments or NAMES,
         quick=options.quick,

@@ -25,7 +25,7 @@ class Row:
     __slots__ = ("_columns", "_used")
 
     def __init__(self, columns: Mapping[str, Any], used: set[str] | None = None):
-        self._columns = dict(columns)
+        self._columns: dict[str, Any] = dict(columns)
         self._used = used
 
     def __getitem__(self, name: str) -> Any:
@@ -85,6 +85,7 @@ def missing_column(name: str, columns: Iterable[str]) -> str:
 
 def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
     """A mapping of columns from a mapping or a data frame, and the row labels if there are any."""
+    refuse_lazy(data)
     if isinstance(data, Mapping):
         names = list(data)
         labels = _common_index(data)
@@ -103,6 +104,12 @@ def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
             column=repeated[0],
         )
     return {str(name): _as_array(str(name), data[name]) for name in names}, labels
+
+
+def refuse_lazy(data: Any) -> None:
+    """A lazy frame holds no rows yet."""
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise InvalidData("The data are a lazy frame; call .collect() on it first.")
 
 
 def _common_index(data: Mapping[Any, Any]) -> Any:
@@ -199,6 +206,16 @@ def refuse_masked(name: str, column: Any) -> None:
     if isinstance(column, np.ma.MaskedArray) and np.ma.getmaskarray(column).any():
         where = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(column))[0])
         raise invalid_value(name, where, column.data[where], "is masked", "Drop or fill the row")
+
+
+def real(name: str, column: Any) -> None:
+    """A complex column would lose its imaginary part."""
+    if getattr(getattr(column, "dtype", None), "kind", "") == "c":
+        raise InvalidData(
+            f"Column '{name}' holds {column.dtype} values. Complex data not supported: the model "
+            "needs real numbers, such as column.real.",
+            column=name,
+        )
 
 
 def _parse(name: str, values: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from tqdm.auto import tqdm
 from ..errors import InvalidModel
 from ..statement.parameters import invalid_parts
 from ..statement.problem import Problem
+from .flatness import FLAT, flat_direction, in_words, loadings
 from .newton import Curved, curved, trust_region_step
 from .objective import Objective, Point
 
@@ -31,7 +32,7 @@ class Search:
         """Evaluate the start, and say clearly what is wrong if that fails."""
         point = self.objective.at(eta, order=1)
         if not np.isfinite(point.elbo):
-            raise _bad_start(self.objective.problem, point, explicit)
+            raise point.error or _bad_start(self.objective.problem, point, explicit)
         self._move(point)
 
     def sweep_blocks(self) -> None:
@@ -67,22 +68,22 @@ class Search:
         """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
         radius, rejected, best = 10.0 * np.sqrt(self.objective.problem.alpha.size), 0, np.inf
         if self.point.H is None:
-            self.point = self.objective.at(self.point.eta)
+            self.point = self.objective.at(self.point.eta, state=self.point.state)
         model = curved(self.point.residual, self.point.C, _curvature(self.point))
         while True:
             self.curved, decrement = model, model.decrement
-            if decrement <= tol:
+            if decrement <= tol and flat_direction(model) is None:
                 return True, f"the Newton step is {decrement:.0e} linear-response sds", decrement
             if decrement < 1e-6 and decrement >= 0.5 * best:
-                return True, f"rounding: Newton steps stay at {decrement:.0e} sds", decrement
+                return self._stop(True, f"rounding: Newton steps stay at {decrement:.0e} sds")
             if self.n_iter >= self.max_iter:
                 return False, f"max_iter={self.max_iter} iterations were used", decrement
             if radius < 1e-9:
-                return False, "no step, however short, increases the ELBO", decrement
+                return self._stop(False, "no step, however short, increases the ELBO")
             if not np.isfinite(model.B).all():
                 return False, "the curvature of the ELBO is not finite", decrement
             step = trust_region_step(model, radius)
-            trial = self.objective.at(self.point.eta + step.delta)
+            trial = self.objective.at(self.point.eta + step.delta, state=self.point.state)
             rounding = 1e-12 * (1.0 + abs(self.point.elbo))
             gain = trial.elbo - self.point.elbo
             if step.gain < rounding:  # the gain drowns in rounding: ask for a smaller residual
@@ -104,7 +105,7 @@ class Search:
                 radius = 0.25 * min(radius, step.length)
                 self._show()
                 if step.gain < rounding and rejected > 2 and decrement < 1e-4:
-                    return decrement < 1e-6, "rounding limits the Newton steps", decrement
+                    return self._stop(decrement < 1e-6, "rounding limits the Newton steps")
                 continue
             if gain > 0.75 * step.gain and step.length > 0.8 * radius:
                 radius *= 3.0
@@ -114,11 +115,22 @@ class Search:
             self._move(trial, counted=True)
             model = better or curved(trial.residual, trial.C, _curvature(trial))
 
+    def _stop(self, converged: bool, reason: str) -> tuple[bool, str, float]:
+        """Nothing more can be gained: converged, unless a direction is left undetermined."""
+        assert self.curved is not None
+        flat = flat_direction(self.curved)
+        if flat is not None:
+            alpha = self.objective.problem.alpha
+            carriers = loadings(alpha, self.curved.C, flat.u)
+            converged, reason = False, f"{FLAT} along {in_words(alpha, carriers)}"
+        return converged, reason, self.curved.decrement
+
     def _towards(self, target: np.ndarray) -> bool:
         """Move to η = target, or part of the way: the direction always ascends (natural gradient)."""
         direction = target - self.point.eta
         for damping in (1.0, 0.5, 0.1, 0.01):
-            trial = self.objective.at(self.point.eta + damping * direction, order=1)
+            eta = self.point.eta + damping * direction
+            trial = self.objective.at(eta, order=1, state=self.point.state)
             if trial.elbo >= self.point.elbo - 1e-14 * abs(self.point.elbo):
                 self._move(trial)
                 return True

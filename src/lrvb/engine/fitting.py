@@ -14,24 +14,24 @@ from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.gram import GramSum
 from ..collapsed.partitions import as_partitions, partitioned_problem
 from ..collapsed.seam import LocalSum
-from ..data.tables import Rows
+from ..data.sample import LARGE, sample_rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
-from ..statement.parameters import initial, invalid_parts, usual_parameters
+from ..statement.parameters import initial, invalid_parts, optimum_in, usual_parameters
 from ..statement.problem import Problem, state_problem
 from .ascent import Search
-from .newton import Curved
+from .convergence import Convergence
+from .flatness import FLAT
+from .newton import Curved, curved
 from .objective import Objective, Point
-
-SAMPLE = 20_000  # rows of the preliminary fit that gives a large one its start
 
 
 @dataclass(frozen=True)
 class Fit:
     """The optimum: m*, η*, the ELBO's trace, and how far the last Newton step would still go."""
 
-    problem: Problem | None
+    problem: Problem
     point: Point
     alpha: MeanField
     trace: np.ndarray
@@ -46,7 +46,7 @@ class Fit:
     @property
     def model(self) -> Any:
         """The model that was fitted."""
-        return self.problem.model if self.problem is not None else None
+        return self.problem.model
 
     @property
     def m(self) -> np.ndarray:
@@ -64,6 +64,13 @@ class Fit:
         return self.point.elbo
 
     @property
+    def convergence(self) -> Convergence:
+        """How the optimum was reached."""
+        return Convergence(
+            self.elbo, self.trace, self.n_iter, self.converged, self.reason, self.stationarity
+        )
+
+    @property
     def moments(self) -> Moments:
         """Named moments at the optimum."""
         return self.alpha.moments(self.point.m)
@@ -71,6 +78,16 @@ class Fit:
     def params(self) -> dict[str, dict[str, Any]]:
         """The usual parameters of every global block at the optimum."""
         return usual_parameters(self.alpha, self.point.eta)
+
+    def permuted(self, order: np.ndarray) -> Fit:
+        """The same optimum with coordinate `order[i]` in place i, for a symmetry of the problem.
+
+        A permutation of flat coordinates that leaves L as it is, such as one of components, takes
+        optima to optima.
+        """
+        point = self.point.permuted(order)
+        model = None if point.H is None else curved(point.residual, point.C, point.H)
+        return replace(self, point=point, curved=model)
 
 
 @in_double
@@ -114,7 +131,7 @@ def fit(
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
-        if sampled is None and not isinstance(getattr(init, "fit", init), Fit):
+        if sampled is None and optimum_in(init) is None:
             search.ascend()  # from another optimum Newton is the shorter way
         converged, reason, decrement = search.newton(tol)
     finally:
@@ -134,11 +151,11 @@ def fit(
     )
     if not converged:
         _refuse_unbounded(result)
-        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=_callers_level())
+        warnings.warn(_not_converged(result, tol, max_iter), stacklevel=callers_level())
     return result
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """The stack level of the user's own line, for a warning raised by the caller."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lrvb."):
@@ -159,14 +176,9 @@ def _sampled_start(problem: Problem, strategy: LocalSum) -> np.ndarray | None:
     quadratic steps have to pass over all of them.
     """
     rows = problem.rows
-    if rows is None or (problem.total is None and rows.n <= 4 * SAMPLE):
+    if rows is None or (problem.total is None and rows.n <= LARGE):
         return None
-    taken = min(rows.n, SAMPLE)
-    chosen = np.sort(np.random.default_rng(0).choice(rows.n, taken, replace=False))
-    weights = np.ones(taken) if rows.weights is None else np.asarray(rows.weights)[chosen]
-    columns = {k: c[chosen] for k, c in rows.columns.items()}
-    sample = Rows(columns, weights=weights * (rows.n / taken))
-    smaller = replace(problem, rows=sample, total=None)
+    smaller = replace(problem, rows=sample_rows(rows), total=None)
     search = Search(Objective(smaller, strategy.bind(smaller)), 100, progress=False)
     try:
         search.begin(initial(problem.alpha, None), explicit=False)
@@ -197,7 +209,13 @@ def _refuse_unbounded(result: Fit) -> None:
 def _not_converged(result: Fit, tol: float, max_iter: int) -> NotConverged:
     """What to try depends on why the fit stopped: too few iterations, or nowhere to go."""
     remedy = f"Try max_iter={2 * max_iter}, or init= at a better start."
-    if "max_iter" not in result.reason:
+    if result.reason.startswith(FLAT):
+        remedy = (
+            "Neither data nor prior determine that direction: fix a symmetry of the model, such as a "
+            "triangular loading matrix for a rotation, give a proper prior, or drop a column that is "
+            "a combination of others."
+        )
+    elif "max_iter" not in result.reason:
         remedy = (
             "Try to centre columns with a large offset and to rescale large ones, which rounding "
             "blurs; another init=; or look for a parameter that the data and the prior leave "

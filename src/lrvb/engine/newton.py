@@ -15,6 +15,7 @@ import scipy.linalg
 from ..numerics.algebra import cholesky, whitened
 
 _LARGE = 256  # above this many coordinates a full eigendecomposition costs too much
+_FACTORISATIONS = 12  # of B + λ at most; two or three are usual
 
 
 class Step(NamedTuple):
@@ -111,12 +112,13 @@ def _shifted_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
         lower, vector = max(0.0, -1.001 * float(low[0])), Q[:, 0]
     upper = lower + float(np.linalg.norm(rho)) / radius + 1.0
     damping, u = max(lower, 1e-3 * upper), np.zeros_like(rho)
-    for _ in range(12):
+    of_u = damping  # the damping that u was solved with: `damping` runs ahead of it
+    for _ in range(_FACTORISATIONS):
         K = cholesky(model.B + damping * identity)
         if not np.isfinite(K).all():
             lower, damping = damping, 0.5 * (damping + upper)
             continue
-        u = scipy.linalg.cho_solve((K, True), rho)
+        u, of_u = scipy.linalg.cho_solve((K, True), rho), damping
         length = float(np.linalg.norm(u))
         if 0.8 * radius <= length <= radius or (length < radius and damping - lower < 1e-3):
             break
@@ -126,12 +128,12 @@ def _shifted_step(model: Curved, rho: np.ndarray, radius: float) -> Step:
         damping = newton if lower < newton < upper else 0.5 * (lower + upper)
     length = float(np.linalg.norm(u))
     if length > radius:  # shorten u and δη alike: their relation Cᵀδη = u is linear
-        full, share = _step(model, rho, u, damping), radius / length
+        full, share = _step(model, rho, u, of_u), radius / length
         gain = float(share * (rho @ u) - 0.5 * share**2 * (u @ (model.B @ u)))
-        return Step(share * full.delta, radius, gain, damping)
+        return Step(share * full.delta, radius, gain, of_u)
     if vector is not None and length < 0.8 * radius:  # the hard case
         u = u + np.sqrt(radius**2 - length**2) * vector * (1.0 if vector @ u >= 0 else -1.0)
-    return _step(model, rho, u, damping)
+    return _step(model, rho, u, of_u)
 
 
 def _step(model: Curved, rho: np.ndarray, u: np.ndarray, damping: float) -> Step:

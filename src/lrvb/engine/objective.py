@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ..collapsed.seam import BoundSum
+from ..errors import LrvbError
 from ..statement.problem import Problem, global_program
 
 SMALL = 100  # up to this many global coordinates the curvature costs less than another compilation
@@ -16,7 +18,8 @@ SMALL = 100  # up to this many global coordinates the curvature costs less than 
 class Point:
     """The objective at η: m, the ELBO and ∂L̄/∂m with z collapsed; where asked for, C (V = CCᵀ) and H̃.
 
-    `step` is the length |Cᵀ(∂L̄/∂m − η)| of the coordinate-ascent step, in mean-field sds.
+    `step` is the length |Cᵀ(∂L̄/∂m − η)| of the coordinate-ascent step, in mean-field sds; `state` what
+    the seam may start from at a point nearby; `error` why there is no value, where the seam knows.
     """
 
     eta: np.ndarray
@@ -27,11 +30,26 @@ class Point:
     H: np.ndarray | None
     failed: int = -1
     step: float = np.inf
+    state: Any = None
+    error: LrvbError | None = None
 
     @property
     def residual(self) -> np.ndarray:
         """∂E/∂m = ∂L̄/∂m − η, zero at the optimum."""
         return stationarity(self.eta, self.gradient)
+
+    def permuted(self, order: np.ndarray) -> Point:
+        """The same with coordinate `order[i]` in place i."""
+        square = np.ix_(order, order)
+        return replace(
+            self,
+            eta=self.eta[order],
+            m=self.m[order],
+            C=self.C[square],
+            gradient=self.gradient[order],
+            H=None if self.H is None else self.H[square],
+            state=None,
+        )
 
 
 def stationarity(eta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -49,8 +67,11 @@ class Objective:
         self.problem, self.rows = problem, sum_over_rows
         self.small = problem.alpha.size <= SMALL
 
-    def at(self, eta: np.ndarray, order: int = 2) -> Point:
-        """Value and gradient, and with `order=2` the curvature; invalid η has ELBO −inf."""
+    def at(self, eta: np.ndarray, order: int = 2, state: Any = None) -> Point:
+        """Value and gradient, and with `order=2` the curvature; invalid η has ELBO −inf.
+
+        `state` is that of a point nearby: a start for inner optima, on which nothing else depends.
+        """
         if self.small:
             order = 2
         program = global_program(self.problem.structure, order)
@@ -60,9 +81,10 @@ class Objective:
             return Point(eta, m, np.zeros((0, 0)), -np.inf, gradient, None)
         elbo = float(value) + float(q.S)
         curvature = np.asarray(H) if order == 2 else None
-        failed = -1
+        failed, reached, error = -1, None, None
         if self.rows is not None:
-            sums = self.rows.evaluate(m, order)
+            sums = self.rows.evaluate(m, order, state)
+            reached, error = sums.state, sums.error
             elbo, gradient, failed = elbo + sums.value, gradient + sums.gradient, sums.failed
             if curvature is not None:
                 curvature = curvature + sums.curvature
@@ -72,4 +94,4 @@ class Objective:
         alpha = self.problem.alpha
         step = float(np.linalg.norm(alpha.whiten(factors, stationarity(eta, gradient))))
         C = alpha.dense(factors) if order == 2 else np.zeros((0, 0))
-        return Point(eta, m, C, elbo, gradient, curvature, failed, step)
+        return Point(eta, m, C, elbo, gradient, curvature, failed, step, reached, error)

@@ -9,7 +9,8 @@ two refits a quantity, from the optimum and therefore short.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +40,10 @@ class _Tilted(Objective):
 
     tilt: np.ndarray
 
-    def at(self, eta: np.ndarray, order: int = 2) -> Point:
-        point = super().at(eta, order)
+    def at(self, eta: np.ndarray, order: int = 2, state: Any = None) -> Point:
+        point = super().at(eta, order, state)
         elbo, gradient = point.elbo + float(self.tilt @ point.m), point.gradient + self.tilt
-        return Point(eta, point.m, point.C, elbo, gradient, point.H, point.failed, point.step)
+        return replace(point, elbo=elbo, gradient=gradient)
 
 
 @in_double
@@ -67,8 +68,7 @@ def refine(response: Response, directions: np.ndarray) -> Refined:
 
 def _require(fit: Fit) -> float:
     """−½ log det(I − VH) at the optimum, where the correction exists."""
-    if fit.problem is None or fit.curved is None:
-        raise InvalidModel("A loaded posterior has no model to refit; refine the original one.")
+    assert fit.curved is not None
     if not fit.problem.structure.conjugate:
         raise InvalidModel(
             "The second order needs rows that are linear in their local variables, such as "
@@ -83,7 +83,6 @@ def _loop(model: Curved) -> float:
 
 def _tilted_loop(fit: Fit, tilt: np.ndarray) -> float:
     """−½ log det(I − VH) at the optimum of the tilted problem, reached by Newton from the untilted."""
-    assert fit.problem is not None
     strategy = fit.local_sum or AutodiffSum()
     rows = strategy.bind(fit.problem, fit.chunk_size) if fit.problem.rows is not None else None
     objective = _Tilted(fit.problem, rows)

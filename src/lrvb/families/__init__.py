@@ -5,7 +5,6 @@ from .beta import Beta
 from .categorical import Categorical
 from .dirichlet import Dirichlet
 from .gamma import Gamma
-from .location import Location
 from .mvn import MultivariateNormal
 from .normal import Normal
 from .tilted import Tilted
@@ -17,7 +16,6 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Gamma",
-    "Location",
     "MultivariateNormal",
     "Normal",
     "Tilted",

@@ -149,6 +149,16 @@ class Family:
         """The variable from its unconstrained coordinates u, shape (n, k)."""
         raise NotImplementedError
 
+    def at_scores(
+        self, eta: Stats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+    ) -> np.ndarray:
+        """The variable where its unconstrained coordinates have these normal scores, (n, k).
+
+        Of each coordinate mean and sd (k,) are given; its shape is the family's, so that with the mean
+        and sd of q and independent scores the values are distributed as q. Here it is normal.
+        """
+        return self.constrain(eta, mean + sd * score)
+
     # ---- flat coordinates -----------------------------------------------------------------
 
     @property

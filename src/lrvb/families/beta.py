@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics.double import double
 from ..numerics.packing import Slot
+from ..numerics.scores import log_gamma_at
 from . import dirichlet
 from .base import Family
 
@@ -72,15 +72,18 @@ class Beta(Family):
         return rng.beta(eta.log_x + 1, eta.log1m_x + 1, size=n)
 
     def unconstrained(self, eta: BetaStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """logit π = log π − log(1 − π)."""
-        with double():
-            m = self.mean(eta)
-            center = np.asarray(m.log_x - m.log1m_x)
-        return np.array([center]), np.array([[1.0, -1.0]]), np.zeros((1, 1))
+        """log g₁ and log g₂ of independent gammas with π = g₁/(g₁ + g₂)."""
+        return dirichlet.log_gammas(np.array([eta.log_x + 1, eta.log1m_x + 1], dtype=float))
 
     def constrain(self, eta: BetaStats, u: np.ndarray) -> np.ndarray:
-        """π = 1/(1 + exp(−u))."""
-        return np.exp(-np.logaddexp(0.0, -u[:, 0]))
+        """π = 1/(1 + exp(u₂ − u₁))."""
+        return np.exp(-np.logaddexp(0.0, u[:, 1] - u[:, 0]))
+
+    def at_scores(
+        self, eta: BetaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+    ) -> np.ndarray:
+        """From gammas whose logs have these means and sds."""
+        return self.constrain(eta, log_gamma_at(score, mean, sd))
 
 
 def _pair(eta: BetaStats) -> Any:

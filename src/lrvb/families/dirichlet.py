@@ -10,7 +10,8 @@ import numpy as np
 
 from ..numerics.double import double
 from ..numerics.packing import Slot
-from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
+from ..numerics.scores import log_gamma_at
+from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess
 from .base import Family, whole_number
 
 
@@ -76,19 +77,19 @@ class Dirichlet(Family):
         return rng.dirichlet(np.asarray(eta.log_x) + 1, size=n)
 
     def unconstrained(self, eta: DirichletStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """log π_k − log π_K for k < K, linear in T."""
-        K = self.dim
-        with double():
-            m = np.asarray(mean(np.asarray(eta.log_x) + 1))
-        W = np.eye(K - 1, K)
-        W[:, -1] = -1
-        return W @ m, W, np.zeros((K - 1, K - 1))
+        """log g_k of independent gammas with π = g/Σg."""
+        return log_gammas(np.asarray(eta.log_x) + 1)
 
     def constrain(self, eta: DirichletStats, u: np.ndarray) -> np.ndarray:
-        """π ∝ (exp u, 1), shape (n, K)."""
-        logits = np.concatenate([u, np.zeros((len(u), 1))], axis=1)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        """π ∝ exp u, shape (n, K)."""
+        weights = np.exp(u - u.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
+
+    def at_scores(
+        self, eta: DirichletStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+    ) -> np.ndarray:
+        """Gammas whose logs have these means and sds, normalised."""
+        return self.constrain(eta, log_gamma_at(score, mean, sd))
 
     def describe(self) -> Mapping[str, Any]:
         """Constructor arguments."""
@@ -139,6 +140,17 @@ def entropy(alpha: Any) -> Any:
     values = gamma_entropy(extended)
     own = jnp.sum(values[:-1]) - values[-1]
     return own - (alpha.shape[0] - 1) * digamma(extended)[-1]
+
+
+def log_gammas(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """u_k = log g_k of independent g_k ~ Gamma(α_k), as (mean, W, R).
+
+    u = log π + log Σg, and Σg ~ Gamma(α₀) is independent of π: W = I and R = ψ′(α₀) 11ᵀ.
+    """
+    K = len(alpha)
+    with double():
+        center, rest = np.asarray(digamma(alpha)), float(trigamma(alpha.sum()))
+    return center, np.eye(K), np.full((K, K), rest)
 
 
 def _with_total(alpha: Any) -> Any:

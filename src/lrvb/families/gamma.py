@@ -9,6 +9,7 @@ import numpy as np
 
 from ..numerics.double import double
 from ..numerics.packing import Slot
+from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family
 
@@ -86,6 +87,12 @@ class Gamma(Family):
     def constrain(self, eta: GammaStats, u: np.ndarray) -> np.ndarray:
         """τ = exp u."""
         return np.exp(u[:, 0])
+
+    def at_scores(
+        self, eta: GammaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+    ) -> np.ndarray:
+        """Quantiles of the gamma whose log has this mean and sd."""
+        return np.exp(log_gamma_at(score, mean, sd)[:, 0])
 
 
 def _shape_rate(eta: GammaStats) -> tuple[Any, Any]:

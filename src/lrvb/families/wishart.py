@@ -11,6 +11,7 @@ from jax.scipy.linalg import solve_triangular
 
 from ..numerics.double import double
 from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
+from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
 from .base import Family, whole_number
 
@@ -146,6 +147,15 @@ class Wishart(Family):
         A[(slice(None), *np.tril_indices(P, -1))] = u[:, P:]
         root = np.linalg.cholesky(self.params(eta)["scale"]) @ A
         return root @ np.swapaxes(root, 1, 2)
+
+    def at_scores(
+        self, eta: WishartStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+    ) -> np.ndarray:
+        """Bartlett's factors: A_jj² gammas whose logs have twice these means and sds, A_ij normal."""
+        P = self.dim
+        u = mean + sd * score
+        u[:, :P] = log_gamma_at(score[:, :P], 2 * mean[:P], 2 * sd[:P]) / 2
+        return self.constrain(eta, u)
 
     def describe(self) -> Mapping[str, Any]:
         """Constructor arguments."""

@@ -78,6 +78,13 @@ class NormalMixture(Model):
 
     def local_term(self, m: Any, z: Any, phi: Any) -> Any:
         """E_q[log p(x_n, z_n | μ, Λ, π)]: linear in z_n and in φ(x_n)."""
+        return z.x @ self.log_densities(m, phi)
+
+    def log_densities(self, m: Any, phi: Any) -> Any:
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] of each component (K,), linear in φ(x).
+
+        `log_densities` of this module is the same for many rows, without cancellation.
+        """
         P = self.P
         one, x, xx = phi[0], phi[1 : P + 1], phi[P + 1 :]
         # ½E(x − μ)ᵀΛ(x − μ) with the symmetric products packed: each off-diagonal entry counts twice
@@ -86,4 +93,27 @@ class NormalMixture(Model):
         constant = 0.5 * jnp.sum(m.Lambda.x * m.mu.xx, axis=(1, 2))
         log_density = linear @ x - 0.5 * Lambda @ xx
         log_density += one * (0.5 * (m.Lambda.logdet_x - P * LOG_2PI) - constant + m.pi.log_x)
-        return z.x @ log_density
+        return log_density
+
+
+def log_densities(
+    x: np.ndarray,
+    mean: np.ndarray,
+    roots: np.ndarray,
+    logdet: np.ndarray,
+    log_weight: np.ndarray,
+    spread: np.ndarray | float = 0.0,
+) -> np.ndarray:
+    """log π_k + log N(x_n | μ_k, Λ_k⁻¹) of all rows and components, (N, K), without cancellation.
+
+    x (N, P), mean (K, P), roots (K, P, P) with Λ_k = R_kR_kᵀ, logdet = log|Λ_k| and log_weight = log π_k
+    (K,). With their expectations under q, and spread = tr(Λ_k Cov μ_k), it is the expectation of all.
+    """
+    distance = np.stack(
+        [
+            (((x - center) @ root) ** 2).sum(axis=1)
+            for center, root in zip(mean, roots, strict=True)
+        ],
+        axis=1,
+    )
+    return log_weight + 0.5 * (logdet - x.shape[1] * LOG_2PI) - 0.5 * (distance + spread)

@@ -52,6 +52,14 @@ def sandwich(C: np.ndarray, H: np.ndarray) -> np.ndarray:
     return result
 
 
+def gram(C: np.ndarray) -> np.ndarray:
+    """V = CCᵀ for a square C, block by block where C is block diagonal."""
+    V = np.zeros_like(C)
+    for b in diagonal_blocks(C):
+        V[b, b] = C[b, b] @ C[b, b].T
+    return V
+
+
 def diagonal_blocks(C: np.ndarray) -> list[slice]:
     """The finest contiguous blocks outside of which a square C is zero."""
     n = len(C)
@@ -77,6 +85,18 @@ def absorb_local(H_aa: Any, roots: Any) -> Any:
 def local_root(H_za: Any, C_z: Any, H_zz: Any) -> Any:
     """W H_zα of one row, (d, a), where Σ̂_z|α = WᵀW. See: eq:nuisance_lrvb_est."""
     return response_root(C_z, H_zz) @ H_za
+
+
+def local_covariance(
+    Sigma_z: np.ndarray, R: np.ndarray, Sigma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Cov(z) = Σ̂_z|α + RΣ̂_αRᵀ (…, d, d) and Cov(z, α) = RΣ̂_α (…, d, a).
+
+    z are variables that were integrated out, Σ̂_z|α (…, d, d) their response alone and R (…, d, a) how
+    their means follow m_α. See: eq:nuisance_lrvb_est
+    """
+    cross = R @ Sigma
+    return Sigma_z + cross @ np.swapaxes(R, -1, -2), cross
 
 
 def cholesky(B: Any) -> Any:

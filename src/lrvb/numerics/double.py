@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+
+from ..errors import ForkedProcess
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,8 +19,33 @@ else:  # pragma: no cover - JAX before 0.8
     from jax.experimental import enable_x64 as _enable_x64
 
 
+_forked = False  # in a process that was forked after JAX had started its threads
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = _forked or _started()
+
+
+def _started() -> bool:
+    """Whether JAX runs threads in this process, which a fork does not copy."""
+    from jax._src import xla_bridge
+
+    return bool(getattr(xla_bridge, "_backends", True))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def double() -> Any:
     """Context in which JAX computes in 64 bits; the global configuration is never touched."""
+    if _forked:
+        raise ForkedProcess(
+            "This process was forked from one in which JAX was already running, and JAX would wait "
+            "for ever for threads that a fork does not copy. Start workers anew: "
+            "multiprocessing.get_context('spawn').Pool(), or loky's pool, which is joblib's default."
+        )
     return _enable_x64(True)
 
 

@@ -1,147 +1,158 @@
-"""Fingerprint: what a compiled program has read from Python, as one hashable value.
+"""Fingerprint: two values, or two traced functions, that compute alike have one hashable value.
 
-Compilation bakes in everything that is not traced: attributes, defaults, closures and globals. Two
-models share a program only when all of these are equal in value, so that changing one of them, in
-place or in a notebook's other cell, never meets a stale program.
+A compiled program is used again only where its fingerprint is the same. Of a function it is that of
+its jaxpr: every operation with its constants, so that whatever the function has read, from
+attributes, closures, modules or other classes, is in it by what it did.
 """
 
 from __future__ import annotations
 
-import dis
-import functools
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-_LIBRARIES = frozenset({"jax", "jaxlib", "numpy", "scipy", "math", "builtins", "lrvb"})
-_ATOMS = (
-    type(None),
-    bool,
-    int,
-    complex,
-    str,
-    bytes,
-    type,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-)
-_MOST_OBJECTS = 10_000  # a model that holds more is compiled anew each time, which is always right
+_ATOMS = (type(None), bool, int, complex, str, bytes, type, np.dtype)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+_OWN = __name__.partition(".")[0]
+_CUSTOM = ("custom_jvp_call", "custom_vjp_call")
 
 
 def fingerprint(value: Any) -> Any:
-    """A hashable value that changes whenever `value` would compute differently."""
-    return _Reader().read(value)
+    """A hashable value that is equal for equal content; functions and the like are themselves."""
+    if isinstance(value, _ATOMS):
+        return type(value), value
+    if isinstance(value, float):
+        return float, value.hex()  # 0.0 and −0.0 differ, and NaN equals itself
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype != object:
+            return array.shape, str(array.dtype), hashlib.sha256(array.tobytes()).digest()
+        return array.shape, tuple(fingerprint(v) for v in array.ravel().tolist())
+    if isinstance(value, Mapping):
+        return type(value), tuple((fingerprint(k), fingerprint(v)) for k, v in value.items())
+    if isinstance(value, tuple | list):
+        return type(value), tuple(fingerprint(v) for v in value)
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(fingerprint(v) for v in value)
+    held = attributes(value)
+    if held is not None and not isinstance(value, _FUNCTIONS):
+        return type(value), fingerprint(held)
+    return type(value), value
 
 
-def class_fingerprint(cls: type, root: type) -> Any:
-    """Everything that a class and its bases below `root` hold, methods included."""
-    reader = _Reader()
-    content = []
-    for base in cls.__mro__[: cls.__mro__.index(root)]:
-        held = {} if _is_library(base.__module__) else vars(base)
-        names = (name for name in held if not (name.startswith("__") and name.endswith("__")))
-        content.append((base, tuple((name, reader.read(held[name])) for name in names)))
-    return tuple(content)
-
-
-class _Reader:
-    """One reading of a graph of objects: each is visited once."""
-
-    def __init__(self) -> None:
-        self.known: dict[int, Any] = {}
-        self.alive: list[Any] = []  # so that no two objects of one reading share an id
-
-    def read(self, value: Any) -> Any:
-        if isinstance(value, _ATOMS):
-            return type(value), value
-        if isinstance(value, float):
-            return float, value.hex()  # 0.0 and −0.0 differ, and NaN equals itself
-        if id(value) in self.known:
-            return self.known[id(value)]
-        if len(self.known) >= _MOST_OBJECTS:
-            return object()
-        self.alive.append(value)
-        self.known[id(value)] = (type(value), "itself")  # what a cycle finds
-        self.known[id(value)] = found = (type(value), self._content(value))
-        return found
-
-    def _content(self, value: Any) -> Any:
-        if hasattr(value, "__array__"):
-            return self._array(np.asarray(value))
-        if isinstance(value, Mapping):
-            return self._all(pair for pair in value.items())
-        if isinstance(value, tuple | list):
-            return self._all(value)
-        if isinstance(value, set | frozenset):
-            return frozenset(self._all(value))
-        if isinstance(value, functools.partial):
-            return self._all((value.func, value.args, value.keywords))
-        if isinstance(value, types.MethodType):
-            return self._all((value.__func__, value.__self__))
-        if isinstance(value, staticmethod | classmethod):
-            return self.read(value.__func__)
-        if isinstance(value, property):
-            return self.read(value.fget)
-        if isinstance(value, types.FunctionType):
-            return self._function(value)
-        return self._instance(value)
-
-    def _all(self, values: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(self.read(value) for value in values)
-
-    def _array(self, array: np.ndarray) -> Any:
-        if array.dtype == object:
-            return array.shape, self._all(array.ravel().tolist())
-        content = array.tobytes()
-        if len(content) > 64:
-            content = hashlib.sha256(content).digest()
-        return array.shape, str(array.dtype), content
-
-    def _function(self, function: types.FunctionType) -> Any:
-        """A function by its code and all that the code can see."""
-        if _is_library(function.__module__ or ""):
-            return function
-        visible = function.__globals__
-        names = (name for name in _globals_read(function.__code__) if name in visible)
-        cells = [_cell_content(cell) for cell in function.__closure__ or ()]
-        return (
-            function.__code__,
-            id(visible),
-            self._all(cells),
-            self._all((name, visible[name]) for name in names),
-            self._all((function.__defaults__, function.__kwdefaults__, function.__dict__)),
-        )
-
-    def _instance(self, value: Any) -> Any:
-        """An object by its attributes; one without any by its own equality, or by nothing."""
-        if hasattr(value, "__dict__"):
-            return self.read(dict(vars(value)))
-        try:
-            hash(value)
-        except TypeError:
-            return object()  # equal to nothing, so never taken for another
-        return value
-
-
-@functools.lru_cache(maxsize=1024)
-def _globals_read(code: types.CodeType) -> tuple[str, ...]:
-    """Names of the globals that a piece of code reads, functions inside it included."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.update(_globals_read(constant))
-    return tuple(sorted(names))
-
-
-def _cell_content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
+def attributes(value: Any) -> dict[str, Any] | None:
+    """What an object holds, in `__dict__` and in slots; None when it has neither."""
+    slots = [s for c in type(value).__mro__ for s in _slots(c) if hasattr(value, s)]
+    if not slots and not hasattr(value, "__dict__"):
         return None
+    held = dict(getattr(value, "__dict__", {}))
+    return held | {slot: getattr(value, slot) for slot in slots}
 
 
-def _is_library(module: str) -> bool:
-    return module.partition(".")[0] in _LIBRARIES
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether the fingerprint decides what `value` computes: numbers, text, and what is `lrvb`'s."""
+    if isinstance(value, type | types.FunctionType):
+        return _is_own(value.__module__) and "<locals>" not in value.__qualname__
+    if isinstance(value, (*_ATOMS, float)):
+        return True
+    if hasattr(value, "__array__"):
+        return bool(np.asarray(value).dtype != object)
+    if isinstance(value, Mapping):
+        return all(is_plain(k) and is_plain(v) for k, v in value.items())
+    if isinstance(value, tuple | list | set | frozenset):
+        return all(is_plain(v) for v in value)
+    held = attributes(value)
+    return held is not None and _is_own(type(value).__module__) and is_plain(held)
+
+
+def _is_own(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _OWN
+
+
+@dataclass
+class Digest:
+    """The digest of traced functions; `custom` says that some have derivatives of their own."""
+
+    sha: Any = field(default_factory=hashlib.sha256)
+    custom: bool = False
+    opaque: bool = False
+
+    def add(self, closed: ClosedJaxpr) -> None:
+        """Take in one more function."""
+        self._jaxpr(closed.jaxpr)
+        for constant in closed.consts:
+            self._array(constant)
+
+    def hexdigest(self) -> str:
+        """The digest; unlike any other where a function calls back into Python."""
+        return uuid.uuid4().hex if self.opaque else self.sha.hexdigest()
+
+    def text(self, *parts: Any) -> None:
+        """Take in plain values."""
+        self.sha.update(repr(parts).encode())
+
+    def _jaxpr(self, jaxpr: Jaxpr) -> None:
+        number: dict[Any, int] = {}
+        given: list[Any] = [*jaxpr.constvars, *jaxpr.invars]
+        for v in given:
+            self._define(v, number)
+        for equation in jaxpr.eqns:
+            self.text(equation.primitive.name)
+            for read in equation.invars:
+                self._read(read, number)
+            if equation.primitive.name in _CUSTOM:
+                self.custom = True
+            for name, value in sorted(equation.params.items()):
+                if equation.primitive.name not in ("jit", "pjit") or name == "jaxpr":
+                    self._parameter(name, value, equation.primitive.name in _CUSTOM)
+            for v in equation.outvars:
+                self._define(v, number)
+        for out in jaxpr.outvars:
+            self._read(out, number)
+
+    def _define(self, v: Any, number: dict[Any, int]) -> None:
+        number[v] = len(number)
+        aval = v.aval
+        kind = (str(aval.dtype), aval.shape, aval.weak_type) if hasattr(aval, "dtype") else aval
+        self.text(number[v], kind)
+
+    def _read(self, v: Any, number: dict[Any, int]) -> None:
+        if isinstance(v, Literal):
+            self._array(v.val)
+        else:
+            self.text(number[v])
+
+    def _array(self, value: Any) -> None:
+        array = np.asarray(value)
+        self.text(array.shape, str(array.dtype))
+        self.sha.update(array.tobytes())
+
+    def _parameter(self, name: str, value: Any, of_custom: bool) -> None:
+        if isinstance(value, ClosedJaxpr):
+            self.add(value)
+        elif isinstance(value, Jaxpr):
+            self._jaxpr(value)
+        elif isinstance(value, np.ndarray):
+            self._array(value)
+        elif isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+            self.text(name, len(value))
+            for part in value:
+                self._parameter(name, part, of_custom)
+        elif callable(value) and of_custom:
+            pass  # a rule: seen by what it does, in the derivatives
+        else:
+            shown = repr(value)
+            self.opaque |= " at 0x" in shown
+            self.text(name, shown)

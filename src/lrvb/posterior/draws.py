@@ -1,84 +1,81 @@
-"""Joint draws: a Gaussian in unconstrained coordinates with the linear-response covariance."""
+"""Joint draws by a Gaussian copula: linear response correlates, each family gives its margins.
+
+Of every unconstrained coordinate (log τ, the log gammas of π, Bartlett's factors of Λ) linear response
+gives mean, sd and correlations; its distribution is that of the family's member with this mean and sd.
+A block that is alone, or correlated with nothing, is thus drawn from q itself.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from ..engine.response import Response
-from ..engine.second_order import refine
+from ..engine.second_order import Refined
 from ..errors import NotAMaximum
+from .estimate import Estimate
 
 
 class Unconstrained(NamedTuple):
-    """Coordinates u of all global blocks, u = mean + W(T − m) + rest: Cov(u) = WΣ̂Wᵀ + R."""
+    """Coordinates u of all blocks, u = mean + W(T − m) + rest: Cov(u) = WΣ̂Wᵀ + R."""
 
     mean: np.ndarray
     W: np.ndarray
     R: np.ndarray
-    copies: list[tuple[str, Any, int]]  # block, natural parameters, number of coordinates
+    widths: dict[str, int]  # number of coordinates of every block
 
     def root(self, Sigma: np.ndarray) -> np.ndarray:
         """A root of Cov(u)."""
         return _root(self.W @ Sigma @ self.W.T + self.R)
 
 
-def unconstrained(response: Response) -> Unconstrained:
-    """Each family gives its coordinates, with a rest uncorrelated with T and of covariance R."""
-    alpha, eta = response.alpha, response.fit.eta
-    means, loadings, rests, copies = [], [], [], []
-    for name, family in alpha.blocks.items():
-        for copy in range(family.copies):
-            start = alpha.slices[name].start + copy * family.size
-            here = slice(start, start + family.size)
-            natural = _on_host(family.unflatten(np.asarray(eta[here]), natural=True))
-            mean, W, R = family.unconstrained(natural)
-            wide = np.zeros((len(mean), alpha.size))
-            wide[:, here] = W
-            means.append(np.asarray(mean, dtype=float))
-            loadings.append(wide)
-            rests.append(np.asarray(R, dtype=float))
-            copies.append((name, natural, len(mean)))
+def unconstrained(estimate: Estimate) -> Unconstrained:
+    """Each block gives its coordinates, with a rest uncorrelated with T and of covariance R."""
+    parts = {
+        name: block.unconstrained(estimate.m[estimate.slices[name]])
+        for name, block in estimate.blocks.items()
+    }
     return Unconstrained(
-        np.concatenate(means), np.concatenate(loadings), scipy.linalg.block_diag(*rests), copies
+        np.concatenate([part.mean for part in parts.values()]),
+        scipy.linalg.block_diag(*(part.W for part in parts.values())),
+        scipy.linalg.block_diag(*(part.R for part in parts.values())),
+        {name: len(part.mean) for name, part in parts.items()},
     )
 
 
-def constrained(response: Response, where: Unconstrained, u: np.ndarray) -> dict[str, np.ndarray]:
-    """The values of every global block at coordinates u (n, k)."""
-    blocks = response.alpha.blocks
-    result: dict[str, list[np.ndarray]] = {name: [] for name in blocks}
-    start = 0
-    for name, natural, width in where.copies:
-        here = slice(start, start + width)
-        start = here.stop
-        result[name].append(np.asarray(blocks[name].constrain(natural, u[:, here])))
-    return {
-        name: np.stack(parts, axis=1).reshape(len(u), *blocks[name].batch, *parts[0].shape[1:])
-        for name, parts in result.items()
-    }
+def constrained(estimate: Estimate, free: Unconstrained, u: np.ndarray) -> dict[str, np.ndarray]:
+    """The values of every block at coordinates u (n, k)."""
+    values, start = {}, 0
+    for name, width in free.widths.items():
+        values[name] = estimate.blocks[name].constrain(u[:, start : start + width])
+        start += width
+    return values
 
 
 def draw(
-    response: Response, n: int, rng: np.random.Generator, *, refined: bool = False
+    estimate: Estimate,
+    n: int,
+    rng: np.random.Generator,
+    refine: Callable[[np.ndarray], Refined] | None = None,
 ) -> dict[str, np.ndarray]:
-    """n draws of every global block."""
-    where = unconstrained(response)
-    noise = rng.standard_normal((n, len(where.W))) @ where.root(response.Sigma).T
-    u = where.mean + noise
-    if refined:
-        second = refine(response, where.W)
-        plain = np.einsum("ka,ab,kb->k", where.W, response.Sigma, where.W)
-        rest = np.diag(where.R)
-        scale = np.sqrt((second.variance + rest) / (plain + rest))
-        u = where.mean + second.shift + noise * scale
-    return constrained(response, where, u)
-
-
-def _on_host(stats: tuple[object, ...]) -> tuple[object, ...]:
-    return type(stats)(*(np.asarray(s) for s in stats))
+    """n draws of every block; `refine` corrects means and variances of linear functions of T."""
+    free = unconstrained(estimate)
+    noise = rng.standard_normal((n, len(free.W))) @ free.root(estimate.Sigma).T
+    plain, rest = np.einsum("ka,ab,kb->k", free.W, estimate.Sigma, free.W), np.diag(free.R)
+    sd = np.sqrt(plain + rest)
+    score = noise / np.where(sd > 0, sd, 1.0)
+    mean = free.mean
+    if refine is not None:
+        second = refine(free.W)
+        mean, sd = mean + second.shift, np.sqrt(second.variance + rest)
+    values, start = {}, 0
+    for name, width in free.widths.items():
+        here = slice(start, start + width)
+        values[name] = estimate.blocks[name].at_scores(score[:, here], mean[here], sd[here])
+        start += width
+    return values
 
 
 def _root(S: np.ndarray) -> np.ndarray:

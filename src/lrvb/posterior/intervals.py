@@ -2,57 +2,56 @@
 
 from __future__ import annotations
 
+import numbers
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
-from ..engine.response import Response
-from ..numerics.packing import Slot
+from ..errors import InvalidModel
+from .estimate import Estimate
 
 
-def intervals(response: Response, prob: float) -> tuple[np.ndarray, np.ndarray]:
+def check_probability(argument: str, value: Any) -> None:
+    """An interval's probability lies between 0 and 1."""
+    if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
+        raise InvalidModel(f"{argument}={value!r} must lie between 0 and 1, such as 0.94.")
+
+
+def normal_ends(mean: Any, sd: Any, prob: float) -> tuple[Any, Any]:
+    """Ends of the central interval of a normal."""
+    z = NormalDist().inv_cdf(0.5 + prob / 2)
+    return mean - z * sd, mean + z * sd
+
+
+def intervals(estimate: Estimate, prob: float) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends of the central intervals of every flat coordinate.
 
-    Real quantities: normal. Positive ones with their own log among the statistics (Gamma):
+    Real quantities: normal. Positive ones with their own log among the coordinates (Gamma):
     exp of the log's interval. Other one-sided ones: the log-normal with the same mean and sd.
     """
     with np.errstate(over="ignore"):  # an upper end beyond all numbers is infinite
-        return _intervals(response, prob)
+        return _intervals(estimate, prob)
 
 
-def _intervals(response: Response, prob: float) -> tuple[np.ndarray, np.ndarray]:
-    z = NormalDist().inv_cdf(0.5 + prob / 2)
-    m, sd = response.fit.m, np.sqrt(np.diag(response.Sigma))
-    lower, upper = m - z * sd, m + z * sd
-    for name, family in response.alpha.blocks.items():
-        start = response.alpha.slices[name].start
-        supports = [s for slot in family.slots for s in _supports(slot)]
-        fields = dict(zip(family.Stats._fields, family.slots, strict=True))
-        for copy in range(family.copies):
-            first = start + copy * family.size
-            for i, support in enumerate(supports):
-                at = first + i
-                if support == "real":
-                    continue
-                if set(fields) == {"x", "log_x"} and i == 0:
-                    lower[at], upper[at] = np.exp(m[at + 1] + np.array([-z, z]) * sd[at + 1])
-                    continue
-                sign = 1.0 if support == "positive" else -1.0
-                ends = sorted(sign * _lognormal(abs(m[at]), sd[at], z))
-                lower[at], upper[at] = ends
+def _intervals(estimate: Estimate, prob: float) -> tuple[np.ndarray, np.ndarray]:
+    m, sd = estimate.m, np.sqrt(np.diag(estimate.Sigma))
+    lower, upper = normal_ends(m, sd, prob)
+    ends = np.stack([lower, upper])
+    for i, support in enumerate(estimate.supports):
+        if support.kind == "real":
+            continue
+        if support.log is not None:
+            lower[i], upper[i] = np.exp(ends[:, support.log])
+            continue
+        sign = 1.0 if support.kind == "positive" else -1.0
+        lower[i], upper[i] = sorted(sign * _lognormal(abs(m[i]), sd[i], prob))
     return lower, upper
 
 
-def _supports(slot: Slot) -> list[str]:
-    support, indices = slot.support, slot.indices()
-    if slot.symmetric:
-        return [support if i == j else "real" for i, j in indices]
-    return [support] * len(indices)
-
-
-def _lognormal(mean: float, sd: float, z: float) -> np.ndarray:
+def _lognormal(mean: float, sd: float, prob: float) -> np.ndarray:
     """Ends of the central interval of the log-normal with this mean and sd."""
     if sd == 0:  # known exactly, such as the log weight of a single component
         return np.array([mean, mean])
     scale = np.sqrt(np.log1p((sd / mean) ** 2))
-    return np.exp(np.log(mean) - scale**2 / 2 + np.array([-z, z]) * scale)
+    return np.exp(normal_ends(np.log(mean) - scale**2 / 2, scale, prob))

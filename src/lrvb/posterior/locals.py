@@ -3,52 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import xarray as xr
 
-from ..collapsed.seam import BoundSum
+from ..collapsed.autodiff import AutodiffSum
 from ..data.tables import shortened
+from ..engine.response import Response
 from ..errors import InvalidData, InvalidModel
+from ..numerics.algebra import local_covariance
 from ..statement.problem import Problem
-from .units import Chart
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
-def local_dataset(
-    problem: Problem,
-    bound: BoundSum,
-    chart: Chart,
-    index: Mapping[str, int],
-    name: str,
-    rows: Any = None,
-) -> xr.Dataset:
-    """The dataset of one local statistic, `z` or `log(z)`, over rows."""
-    assert problem.rows is not None
-    at, shape = _coordinates(problem, name)
-    positions = row_positions(rows, problem.n)
-    inner = chart.inner
-    quantities = chart.M[np.array(list(index.values()), dtype=int)].T
-    parts: dict[str, list[np.ndarray]] = {"mean": [], "sd": [], "mfvb_sd": [], "cov": []}
-    for chunk in bound.respond(inner.fit.m, positions):
-        R = chunk.R[:, at, :]
-        cross = R @ inner.Sigma
-        variance = np.einsum("nii->ni", chunk.Sigma[:, at][:, :, at])
-        variance = variance + np.einsum("nia,nia->ni", cross, R)
-        parts["mean"].append(chunk.z[:, at])
-        parts["sd"].append(np.sqrt(variance))
-        parts["mfvb_sd"].append(np.sqrt(np.einsum("nii->ni", chunk.V[:, at][:, :, at])))
-        parts["cov"].append(cross @ quantities)
-    labels = problem.rows.labels
-    coords = np.arange(problem.n) if labels is None else np.asarray(labels)
-    return _dataset(
-        {k: np.concatenate(v) for k, v in parts.items()},
-        shape,
-        problem.rows.dim,
-        coords if positions is None else coords[positions],
-        list(index),
-        name,
-    )
+class LocalVariables(Protocol):
+    """The local variables of a posterior, wherever they are kept."""
+
+    @property
+    def names(self) -> list[str]:
+        """Every local quantity."""
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """`mean`, `sd`, `mfvb_sd` and `cov` of one of them, of all rows or those asked for."""
+
+
+class NoLocals:
+    """A model without local variables."""
+
+    names: list[str] = []
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """There is none."""
+        raise InvalidModel(f"The model has no local blocks, so there is no local '{name}'.")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredLocals:
+    """Local variables that a file holds."""
+
+    datasets: Mapping[str, xr.Dataset]
+
+    @property
+    def names(self) -> list[str]:
+        """Every local quantity in the file."""
+        return list(self.datasets)
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """As it was saved."""
+        if name not in self.datasets:
+            raise InvalidModel(
+                f"The file holds no local quantity '{name}'; it holds: "
+                f"{', '.join(self.datasets) or 'none'}."
+            )
+        return some_rows(self.datasets[name], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelRows:
+    """Local variables of a model's rows, computed when asked for.
+
+    `quantities` are the posterior's names, with the rows of M (q, a) that give their statistics from
+    those of the fit.
+    """
+
+    response: Response
+    quantities: list[str]
+    M: np.ndarray
+
+    @property
+    def names(self) -> list[str]:
+        """Every local quantity of the model."""
+        return list(_coordinates(self.response.fit.problem))
+
+    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
+        """Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est."""
+        fit, Sigma = self.response.fit, self.response.Sigma
+        problem = fit.problem
+        assert problem.rows is not None
+        available = _coordinates(problem)
+        if name not in available:
+            raise InvalidModel(
+                f"There is no local quantity '{name}'; the local quantities are: "
+                f"{', '.join(available)}."
+            )
+        at, shape = available[name]
+        positions = row_positions(rows, problem.n)
+        bound = (fit.local_sum or AutodiffSum()).bind(problem, fit.chunk_size)
+        parts: dict[str, list[np.ndarray]] = {"mean": [], "sd": [], "mfvb_sd": [], "cov": []}
+        for chunk in bound.respond(fit.m, positions, fit.point.state):
+            alone, R = chunk.Sigma[:, at][:, :, at], chunk.R[:, at]
+            covariance, cross = local_covariance(alone, R, Sigma)
+            parts["mean"].append(chunk.z[:, at])
+            parts["sd"].append(np.sqrt(np.einsum("nii->ni", covariance)))
+            parts["mfvb_sd"].append(np.sqrt(np.einsum("nii->ni", chunk.V[:, at][:, :, at])))
+            parts["cov"].append(cross @ self.M.T)
+        labels = problem.rows.labels
+        coords = np.arange(problem.n) if labels is None else np.asarray(labels)
+        return _dataset(
+            {k: np.concatenate(v) for k, v in parts.items()},
+            shape,
+            problem.rows.dim,
+            coords if positions is None else coords[positions],
+            self.quantities,
+            name,
+        )
+
+
+def rows_of(
+    response: Response, index: Mapping[str, int], M: np.ndarray | None = None
+) -> LocalVariables:
+    """The local variables of a fitted model; `index` are the posterior's names and coordinates.
+
+    M (a, a) leads from the statistics of the fit to the posterior's, where they differ.
+    """
+    if not response.fit.problem.local.blocks:
+        return NoLocals()
+    at = np.array(list(index.values()), dtype=int)
+    M = np.eye(len(response.m)) if M is None else M
+    return ModelRows(response, list(index), M[at])
+
+
+def some_rows(dataset: xr.Dataset, rows: Any) -> xr.Dataset:
+    """A dataset over rows at the positions asked for."""
+    dim = str(dataset["mean"].dims[0])
+    positions = row_positions(rows, dataset.sizes[dim])
+    return dataset if positions is None else dataset.isel({dim: positions})
 
 
 def _dataset(
@@ -59,24 +141,25 @@ def _dataset(
     quantities: list[str],
     name: str,
 ) -> xr.Dataset:
-    inner = tuple(f"{name}_dim_{i}" for i in range(len(shape)))
+    import xarray as xr
+
+    inside = tuple(f"{name}_dim_{i}" for i in range(len(shape)))
     n = len(labels)
     variables: dict[str, Any] = {
-        k: ((dim, *inner), parts[k].reshape(n, *shape)) for k in ("mean", "sd", "mfvb_sd")
+        k: ((dim, *inside), parts[k].reshape(n, *shape)) for k in ("mean", "sd", "mfvb_sd")
     }
     cov = parts["cov"].reshape(n, *shape, len(quantities))
-    variables["cov"] = ((dim, *inner, "quantity"), cov)
+    variables["cov"] = ((dim, *inside, "quantity"), cov)
     return xr.Dataset(
         variables, coords={dim: labels, "quantity": quantities}, attrs={"block": name}
     )
 
 
-def _coordinates(problem: Problem, name: str) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Flat local coordinates of a statistic named like a block (`z`) or a label of it (`log(z)`)."""
-    available: dict[str, tuple[list[int], tuple[int, ...]]] = {}
+def _coordinates(problem: Problem) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    """Flat local coordinates and shape of every statistic that has a name: `z`, `log(z)`."""
+    available: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {}
     for block, family in problem.local.blocks.items():
-        start = problem.local.slices[block].start
-        first = start
+        first = problem.local.slices[block].start
         for slot in family.slots:
             if slot.label is not None:
                 inside = (len(slot.indices()),) if slot.shape else ()
@@ -85,24 +168,10 @@ def _coordinates(problem: Problem, name: str) -> tuple[np.ndarray, tuple[int, ..
                     for copy in range(family.copies)
                     for i in range(slot.size)
                 ]
-                available[slot.label.format(block)] = (at, (*family.batch, *inside))
+                shape = (*family.batch, *inside)
+                available[slot.label.format(block)] = (np.array(at, dtype=int), shape)
             first += slot.size
-    if name not in available:
-        raise InvalidModel(
-            f"There is no local quantity '{name}'; the local quantities are: {', '.join(available)}."
-        )
-    at, shape = available[name]
-    return np.array(at, dtype=int), shape
-
-
-def local_names(problem: Problem) -> list[str]:
-    """Every local quantity that `local_dataset` knows."""
-    return [
-        slot.label.format(block)
-        for block, family in problem.local.blocks.items()
-        for slot in family.slots
-        if slot.label is not None
-    ]
+    return available
 
 
 def row_positions(rows: Any, n: int) -> np.ndarray | None:
@@ -125,15 +194,3 @@ def row_positions(rows: Any, n: int) -> np.ndarray | None:
     if bad.any():
         raise InvalidData(f"Row {positions[bad][0]} does not exist; there are {n} rows, from 0.")
     return positions % n
-
-
-def stored_dataset(stored: Mapping[str, xr.Dataset], name: str, rows: Any) -> xr.Dataset:
-    """The dataset of a posterior read from a file."""
-    if name not in stored:
-        raise InvalidModel(
-            f"The file holds no local quantity '{name}'; it holds: {', '.join(stored) or 'none'}."
-        )
-    dataset = stored[name]
-    dim = str(dataset["mean"].dims[0])
-    positions = row_positions(rows, dataset.sizes[dim])
-    return dataset if positions is None else dataset.isel({dim: positions})

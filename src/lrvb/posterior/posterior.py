@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum
+from ..data.files import file_path
+from ..engine.convergence import Convergence
 from ..engine.curvature import linearize
 from ..engine.fitting import Fit, fit
 from ..engine.response import Response, respond
-from ..engine.second_order import refine
+from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .correction import warn_large_correction
 from .draws import draw
-from .intervals import intervals
-from .units import Chart
+from .estimate import Estimate, estimate_of
+from .intervals import check_probability, intervals
+from .locals import LocalVariables, NoLocals, rows_of
+from .table import table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,46 +40,47 @@ class Posterior:
 
     def __init__(
         self,
-        response: Response,
-        local: Mapping[str, Any] | None = None,
+        estimate: Estimate,
+        convergence: Convergence,
         *,
-        labels: Sequence[str | None] | None = None,
-        chart: Chart | None = None,
+        local_variables: LocalVariables | None = None,
         observed: Mapping[str, Any] | None = None,
+        response: Response | None = None,
+        origin: str = "made from plain estimates",
+        second_order: Callable[[np.ndarray], Refined] | None = None,
     ):
-        """`local` holds datasets of local variables that are not the model's rows.
+        """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
-        `labels` rename the flat coordinates; `chart` is set when the fit had its own scale;
-        `observed` are the data's columns where the fit itself has none.
+        `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
+        fit; without one `origin` says where the posterior comes from. `second_order` corrects means
+        and variances of linear functions of the estimate's statistics, where that can be done.
         """
-        self.response = response
-        self._stored_local = local
-        self.chart, self.observed = chart, observed
-        plain = response.alpha.names()
-        self.labels = list(plain if labels is None else labels)
-        self._index = {label: i for i, label in enumerate(self.labels) if label is not None}
-        self._aliases = dict(zip(plain, self.labels, strict=True))
+        self.estimate, self.convergence = estimate, convergence
+        self.local_variables = NoLocals() if local_variables is None else local_variables
+        self.observed = observed
+        self._response, self._origin, self._second_order = response, origin, second_order
+        self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
         """Every named scalar quantity."""
-        return list(self._index)
+        return list(self.estimate.index)
 
     def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
         """Posterior means."""
         import pandas as pd
 
         chosen = self._choose(names)
-        return pd.Series(self.fit.m[self._at(chosen)], index=chosen, name="mean")
+        return pd.Series(self.estimate.m[self._at(chosen)], index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
         """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
         import pandas as pd
 
         chosen = self._choose(names)
-        variances = np.diag(self.response.covariance(method))[self._at(chosen)]
+        variances = np.diag(self.estimate.covariance(method))[self._at(chosen)]
         return pd.Series(np.sqrt(variances), index=chosen, name="sd")
 
     def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
@@ -83,7 +89,7 @@ class Posterior:
 
         chosen = self._choose(names)
         at = self._at(chosen)
-        values = self.response.covariance(method)[np.ix_(at, at)]
+        values = self.estimate.covariance(method)[np.ix_(at, at)]
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
@@ -102,27 +108,22 @@ class Posterior:
 
         Intervals respect the support: those of positive quantities are made on the log scale.
         """
-        import pandas as pd
-
-        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
-            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        lower, upper = intervals(self.response, prob)
+        check_probability("prob", prob)
         at = self._at(self.names)
-        return pd.DataFrame(
-            {
-                "mean": self.mean(),
-                "sd": self.sd(),
-                "mfvb_sd": self.sd(method="mfvb"),
-                "lower": pd.Series(lower[at], index=self.names),
-                "upper": pd.Series(upper[at], index=self.names),
-            }
+        lower, upper = intervals(self.estimate, prob)
+        return table(
+            self.names,
+            mean=self.mean(),
+            sd=self.sd(),
+            mfvb_sd=self.sd(method="mfvb"),
+            ends=(lower[at], upper[at]),
         )
 
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
     ) -> Any:
         """Covariance of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`."""
-        return self.response.of(f, g, method)
+        return self.estimate.of(f, g, method)
 
     # ---- local variables ------------------------------------------------------------------
 
@@ -133,17 +134,7 @@ class Posterior:
         `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
         Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
         """
-        from .locals import local_dataset, stored_dataset
-
-        if self._stored_local is not None:
-            return stored_dataset(self._stored_local, name, rows)
-        problem = self.fit.problem
-        if problem is None or not problem.local.blocks:
-            raise InvalidModel(f"The model has no local blocks, so there is no local '{name}'.")
-        strategy = self.fit.local_sum or AutodiffSum()
-        bound = strategy.bind(problem, self.fit.chunk_size)
-        chart = self.chart or Chart(self.response, np.eye(self.response.alpha.size))
-        return local_dataset(problem, bound, chart, self._index, name, rows)
+        return self.local_variables.dataset(name, rows)
 
     # ---- draws, files ---------------------------------------------------------------------
 
@@ -151,20 +142,19 @@ class Posterior:
     def draws(self, n: int, seed: Any = 0, *, refined: bool = False) -> dict[str, np.ndarray]:
         """n joint draws of every global block, shape (n, *batch, *shape).
 
-        A Gaussian with the linear-response covariance in unconstrained coordinates (log τ, the
-        log-Cholesky factor of Λ, log ratios of π), mapped back: every draw is a valid value.
+        A Gaussian copula with linear response's correlations; margins are the families' own (gamma
+        for τ), with its mean and sd on the unconstrained scale (log τ): every draw is a valid value.
         With `refined=True` its means and sds are those of `refined`.
         """
         if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1:
             raise InvalidModel(f"n={n!r} must be a whole number of draws, 1 or more.")
-        self._require_own_scale(refined)
         try:
             rng = np.random.default_rng(seed)
         except (TypeError, ValueError) as error:
             raise InvalidModel(
                 f"seed={seed!r} must be a whole number, 0 or more, or a numpy Generator."
             ) from error
-        return draw(self.response, int(n), rng, refined=refined)
+        return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
     def refined(self, names: str | Iterable[str] | None = None) -> pd.DataFrame:
         """`mean` and `sd` one order beyond linear response, by a few short refits a quantity.
@@ -172,21 +162,20 @@ class Posterior:
         They correct the bias that the factorisation leaves in means, which is largest where a
         posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order.
         """
-        import pandas as pd
+        second_order, chosen = self._corrected(), self._choose(names)
+        second = second_order(np.eye(len(self.estimate.m))[self._at(chosen)])
+        result = table(chosen, mean=self.mean(chosen) + second.shift, sd=np.sqrt(second.variance))
+        result.attrs["log_evidence"] = second.log_evidence
+        return result
 
-        self._require_own_scale(True)
-        chosen = self._choose(names)
-        directions = np.eye(self.response.alpha.size)[self._at(chosen)]
-        second = refine(self.response, directions)
-        table = pd.DataFrame(
-            {"mean": self.mean(chosen) + second.shift, "sd": np.sqrt(second.variance)}, index=chosen
+    def _corrected(self) -> Callable[[np.ndarray], Refined]:
+        if self._second_order is not None:
+            return self._second_order
+        self._require_engine("fit to refine")
+        raise InvalidModel(
+            "The second order is available only for a posterior in the coordinates of its fit, such "
+            "as that of lrvb.infer."
         )
-        table.attrs["log_evidence"] = second.log_evidence
-        return table
-
-    def _require_own_scale(self, refined: bool) -> None:
-        if refined and self.chart is not None:
-            raise InvalidModel("The second order is not available for a fit on another scale.")
 
     def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
         """ArviZ's container with `posterior` and `observed_data`, and the exact moments beside."""
@@ -198,46 +187,64 @@ class Posterior:
         """Write the posterior to one file; `local=False` leaves out the local variables."""
         from .storage import save
 
-        return save(self, Path(path), local=local)
+        return save(self, file_path(path), local=local)
 
     # ---- the fit --------------------------------------------------------------------------
 
     @property
     def fit(self) -> Fit:
-        """The optimum and how it was reached."""
-        return self.response.fit
+        """The engine's optimum, in its own coordinates: those of `response`."""
+        return self._require_engine("fit").fit
+
+    @property
+    def response(self) -> Response:
+        """The engine's linear response, in the coordinates in which the model was fitted.
+
+        After `lrvb.infer` they are the posterior's own. A mixture is fitted in standardised columns,
+        and a mixed model's engine sees its precisions alone.
+        """
+        return self._require_engine("response")
+
+    def _require_engine(self, what: str) -> Response:
+        if self._response is None:
+            raise InvalidModel(
+                f"This posterior was {self._origin}, which holds no {what}; ask the original one, or "
+                "fit again with init= this posterior."
+            )
+        return self._response
 
     @property
     def elbo(self) -> float:
         """The evidence lower bound at the optimum."""
-        return self.fit.elbo
+        return self.convergence.elbo
 
     @property
     def converged(self) -> bool:
         """Whether the last Newton step was shorter than the tolerance."""
-        return self.fit.converged
+        return self.convergence.converged
 
     @property
     def n_iter(self) -> int:
         """Iterations of the fit."""
-        return self.fit.n_iter
+        return self.convergence.n_iter
 
     def __repr__(self) -> str:
-        how = "converged" if self.converged else f"NOT converged ({self.fit.reason})"
+        how = "converged" if self.converged else f"NOT converged ({self.convergence.reason})"
         head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
-        table = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
-        return f"{head}\n{table}"
+        shown = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
+        return f"{head}\n{shown}"
 
     def _choose(self, names: str | Iterable[str] | None) -> list[str]:
         """The names asked for, a block's name standing for all of its quantities."""
         if names is None:
             return self.names
         chosen: list[str] = []
+        index = self.estimate.index
         if not isinstance(names, Iterable):
             raise InvalidModel(f"names={names!r} must be a name or a list of names.")
         for name in [names] if isinstance(names, str) else names:
-            name = name if name in self._index else self._aliases.get(name) or name
-            if name in self._index:
+            name = name if name in index else self._aliases.get(name) or name
+            if name in index:
                 chosen.append(name)
                 continue
             inside = [k for k in self.names if _stem(k) == name] or self._of_block(name)
@@ -251,12 +258,12 @@ class Posterior:
 
     def _of_block(self, name: str) -> list[str]:
         """The quantities of a block, in whatever form they are named."""
-        slices = self.response.alpha.slices
-        own = self.labels[slices[name]] if name in slices else []
+        slices = self.estimate.slices
+        own = self.estimate.labels[slices[name]] if name in slices else ()
         return [label for label in own if label is not None]
 
     def _at(self, names: Iterable[str]) -> np.ndarray:
-        return np.array([self._index[name] for name in names], dtype=int)
+        return np.array([self.estimate.index[name] for name in names], dtype=int)
 
 
 def _stem(name: str) -> str:
@@ -267,7 +274,16 @@ def _stem(name: str) -> str:
 
 def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
-    return Posterior(response)
+    warn_large_correction(response)
+    estimate = estimate_of(response)
+    return Posterior(
+        estimate,
+        response.fit.convergence,
+        local_variables=rows_of(response, estimate.index),
+        observed=response.fit.problem.data,
+        response=response,
+        second_order=partial(refine, response),
+    )
 
 
 def infer(

@@ -5,50 +5,52 @@ from __future__ import annotations
 import errno
 import importlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.files import whole
-from ..engine.fitting import Fit
-from ..engine.objective import Point
-from ..engine.response import Response
+from ..data.files import file_path, whole
+from ..engine.convergence import Convergence
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import fingerprint
-from ..statement.meanfield import MeanField
+from .blocks import Block, FamilyBlock, RealBlock, Support
+from .estimate import Estimate
+from .locals import StoredLocals
 from .posterior import Posterior
 
 if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
+CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
 
 def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
     """Write to a temporary name beside the target, then rename: never half a file."""
-    fit, response = posterior.fit, posterior.response
+    estimate, how = posterior.estimate, posterior.convergence
     arrays: dict[str, np.ndarray] = {
-        "eta": fit.eta,
-        "m": fit.m,
-        "C": response.C,
-        "Sigma": response.Sigma,
-        "trace": fit.trace,
+        "m": estimate.m,
+        "V": estimate.V,
+        "Sigma": estimate.Sigma,
+        "eta": estimate.eta,
+        "trace": how.trace,
     }
     header: dict[str, Any] = {
         "format": FORMAT,
-        "blocks": {name: _describe(name, f) for name, f in posterior.response.alpha.blocks.items()},
-        "labels": posterior.labels,
-        "elbo": float(fit.elbo),
-        "n_iter": int(fit.n_iter),
-        "converged": bool(fit.converged),
-        "reason": fit.reason,
-        "stationarity": float(fit.stationarity),
+        "blocks": {name: _describe(name, block) for name, block in estimate.blocks.items()},
+        "labels": list(estimate.labels),
+        "supports": [list(support) for support in estimate.supports],
+        "elbo": float(how.elbo),
+        "n_iter": int(how.n_iter),
+        "converged": bool(how.converged),
+        "reason": how.reason,
+        "stationarity": float(how.stationarity),
         "local": {},
     }
-    for name, dataset in (_local_datasets(posterior) if local else {}).items():
+    for name in posterior.local_variables.names if local else []:
+        dataset = posterior.local(name)
         dim = str(dataset["mean"].dims[0])
         header["local"][name] = {
             "dim": dim,
@@ -78,7 +80,7 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
 
 def load(path: str | Path) -> Posterior:
     """Read a posterior written by `Posterior.save`."""
-    path = Path(path)
+    path = file_path(path)
     if not path.exists():
         raise InvalidData(f"There is no file '{path}'; give the path that was passed to save.")
     try:
@@ -98,42 +100,34 @@ def load(path: str | Path) -> Posterior:
 
 def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
     """The posterior from the content of a file."""
-    alpha = MeanField({name: _family(name, spec) for name, spec in header["blocks"].items()})
-    a = alpha.size
-    for name, shape in {"eta": (a,), "m": (a,), "C": (a, a), "Sigma": (a, a)}.items():
-        if arrays[name].shape != shape:
-            raise ValueError(f"{name} has shape {arrays[name].shape}, not {shape}")
-    point = Point(
-        eta=arrays["eta"],
-        m=arrays["m"],
-        C=arrays["C"],
-        elbo=header["elbo"],
-        gradient=arrays["eta"],
-        H=None,
+    blocks: dict[str, Block] = {}
+    start = 0
+    for name, spec in header["blocks"].items():
+        if "shape" in spec:
+            blocks[name] = RealBlock(tuple(spec["shape"]))
+            continue
+        family = _family(name, spec)
+        stop = start + family.copies * family.size
+        blocks[name] = FamilyBlock(family, arrays["eta"][start:stop])
+        start = stop
+    if len(arrays["eta"]) != start:
+        raise ValueError(f"eta has {len(arrays['eta'])} entries, not {start}")
+    estimate = Estimate(
+        blocks,
+        arrays["m"],
+        arrays["V"],
+        arrays["Sigma"],
+        tuple(header["labels"]),
+        tuple(Support(*support) for support in header["supports"]),
     )
-    fit = Fit(
-        problem=None,
-        point=point,
-        alpha=alpha,
-        trace=arrays["trace"],
-        n_iter=header["n_iter"],
-        converged=header["converged"],
-        reason=header["reason"],
-        stationarity=header["stationarity"],
+    return Posterior(
+        estimate,
+        Convergence(trace=arrays["trace"], **{key: header[key] for key in CONVERGENCE}),
+        local_variables=StoredLocals(
+            {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
+        ),
+        origin="read from a file",
     )
-    stored = {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
-    response = Response(fit, arrays["C"], arrays["Sigma"])
-    return Posterior(response, local=stored, labels=header["labels"])
-
-
-def _local_datasets(posterior: Posterior) -> Mapping[str, xr.Dataset]:
-    from .locals import local_names
-
-    if posterior._stored_local is not None:
-        return posterior._stored_local
-    problem = posterior.fit.problem
-    names = local_names(problem) if problem is not None else []
-    return {name: posterior.local(name) for name in names}
 
 
 def _dataset(name: str, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> xr.Dataset:
@@ -155,8 +149,13 @@ def _plain(label: Any) -> Any:
     return label if isinstance(label, str | int | float | bool | None) else str(label)
 
 
-def _describe(name: str, family: Family) -> dict[str, Any]:
-    """A family as JSON: where its class lives and its arguments, so that it can be made again."""
+def _describe(name: str, block: Block) -> dict[str, Any]:
+    """A block as JSON: the shape of real numbers; where a family's class lives and its arguments."""
+    if isinstance(block, RealBlock):
+        return {"shape": list(block.shape)}
+    if not isinstance(block, FamilyBlock):
+        raise InvalidModel(f"Block '{name}' cannot be saved: files do not know {block!r}.")
+    family = block.family
     try:
         spec = {
             "module": type(family).__module__,

@@ -26,7 +26,7 @@ def write_figures(model: Any, out: Path) -> list[tuple[Path, str]]:
         )
     what = (
         "The share of ones among rows with similar fitted probabilities; on the line they agree."
-        if model.family == "bernoulli"
+        if model.design_.family.binary
         else "Fitted means with 90 % intervals against what was observed; on the line they agree."
     )
     found.append((_saved(draw_fitted(model, None, interval=0.9, seed=0), out / "fitted.png"), what))

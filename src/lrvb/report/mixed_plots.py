@@ -89,7 +89,7 @@ def draw_fitted(model: Any, ax: Axes | None, *, interval: float, seed: int) -> A
         rows = np.random.default_rng(seed).choice(rows, MOST_POINTS, replace=False)
     part, observed = table.iloc[rows], np.asarray(observed, dtype=float)[rows]
     ax = ax or _axes(7.0, 4.8)
-    if design.family == "bernoulli":
+    if design.family.binary:
         _shares(ax, part["mean"].to_numpy(), observed)
         return ax
     size = float(np.clip(4000 / len(rows), 4, 20))

@@ -13,7 +13,7 @@ import numpy as np
 from ..data.tables import Rows
 from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
-from ..numerics.fingerprint import class_fingerprint, fingerprint
+from ..numerics.fingerprint import attributes
 from .meanfield import MeanField
 
 
@@ -93,20 +93,19 @@ def asked(what: str, method: Callable[[Any], Any], argument: Any) -> Any:
         raise InvalidModel(f"{what} failed ({type(error).__name__}: {error}).") from error
 
 
-def split(model: Model, *, trace: bool = True) -> tuple[Any, dict[str, np.ndarray]]:
-    """A hashable key of what is fixed in a model, and the numbers that are traced.
+def split(model: Model, *, trace: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is fixed in a model's attributes, and the numbers that are traced.
 
-    Floats and arrays on the instance are traced; anything else belongs to the key, with whatever
-    the terms read from closures and globals.
+    Floats and arrays on the instance, in slots too, are traced; anything else is fixed.
     """
     fixed, traced = {}, {}
-    for name, value in sorted(vars(model).items()):
+    for name, value in sorted((attributes(model) or {}).items()):
         number = isinstance(value, float | np.floating | np.ndarray | jax.Array)
         if trace and number and np.asarray(value).dtype.kind in "biuf":
             traced[name] = np.asarray(value)
         else:
             fixed[name] = value
-    return (class_fingerprint(type(model), Model), fingerprint(fixed)), traced
+    return fixed, traced
 
 
 def join(model: Model, traced: Mapping[str, Any]) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,15 +15,22 @@ from ..numerics.double import in_double
 from .meanfield import MeanField, Moments
 
 
+class Optimum(NamedTuple):
+    """Natural parameters at an optimum, or very near one: from here Newton is the shortest way."""
+
+    alpha: MeanField
+    eta: np.ndarray
+
+
 @in_double
 def initial(alpha: MeanField, init: Any) -> np.ndarray:
     """Flat natural parameters to start from; blocks that `init` leaves out keep their own start."""
     eta = alpha.start()
     if init is None:
         return eta
-    other = getattr(init, "fit", init)  # a posterior carries its fit
-    if hasattr(other, "eta") and hasattr(other, "alpha"):
-        return _from_fit(alpha, other)
+    other = optimum_in(init)
+    if other is not None:
+        return _from_optimum(alpha, other)
     if isinstance(init, Moments):
         init = {name: init[name] for name in init}
     if not isinstance(init, Mapping):
@@ -40,13 +47,24 @@ def initial(alpha: MeanField, init: Any) -> np.ndarray:
     return eta
 
 
-def _from_fit(alpha: MeanField, other: Any) -> np.ndarray:
+def optimum_in(init: Any) -> Optimum | None:
+    """The optimum that a fit, a response or a posterior carries; None for anything else.
+
+    A posterior's is that of its estimate, in the units of its quantities.
+    """
+    carrier = getattr(init, "estimate", init)
+    if hasattr(carrier, "eta") and hasattr(carrier, "alpha"):
+        return Optimum(carrier.alpha, np.array(carrier.eta))
+    return None
+
+
+def _from_optimum(alpha: MeanField, other: Optimum) -> np.ndarray:
     if other.alpha.blocks != alpha.blocks:
         raise InvalidModel(
             f"init has the blocks {other.alpha.blocks}, but the model has {alpha.blocks}; "
             "start from a fit of the same model."
         )
-    return np.array(other.eta)
+    return other.eta
 
 
 def _block(name: str, family: Family, given: Any) -> np.ndarray:
@@ -150,11 +168,22 @@ def invalid_parts(alpha: MeanField, eta: np.ndarray) -> list[tuple[str, str]]:
     ]
 
 
+def require_methods(family: Family, methods: tuple[str, ...], purpose: str) -> None:
+    """What a family may leave out is missed only when it is needed, and then by its name."""
+    for method in methods:
+        if getattr(type(family), method) is getattr(Family, method):
+            raise InvalidModel(
+                f"{type(family).__name__} has no method {method}, which {purpose} need; write it, as "
+                "in docs/skeletons/family.py."
+            )
+
+
 @in_double
 def usual_parameters(alpha: MeanField, eta: np.ndarray) -> dict[str, dict[str, Any]]:
     """The usual parameters of every block, with the batch axes in front."""
     result: dict[str, dict[str, Any]] = {}
     for name, family in alpha.blocks.items():
+        require_methods(family, ("params",), "its usual parameters")
         copies = eta[alpha.slices[name]].reshape(family.copies, family.size)
         each = [family.params(family.unflatten(c, natural=True)) for c in copies]
         result[name] = {

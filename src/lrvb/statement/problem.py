@@ -5,52 +5,33 @@ Everything after this file sees flat vectors: m for the global blocks, z for one
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.tables import Row, Rows, as_columns, length, missing_column, numeric, require
+from ..data.tables import Rows, as_columns, length, missing_column, numeric, require
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..numerics.double import in_double
-from ..numerics.fingerprint import fingerprint
-from ..numerics.program import Program
+from .indices import check_indices
 from .meanfield import MeanField
-from .model import Model, asked, join, mean_fields, split
-
-_CONCRETE = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
-    jax.errors.TracerIntegerConversionError,
+from .model import Model, asked, mean_fields, split
+from .programs import global_program
+from .structure import Structure
+from .tracing import (
+    NeedsValue,
+    Traced,
+    columns_read,
+    is_conjugate,
+    own_key,
+    require_differentiable,
+    spec,
+    trace_terms,
 )
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What compiled programs depend on; two problems with equal structure share them."""
-
-    key: Any
-    model: Model = field(compare=False)
-    alpha: MeanField = field(compare=False)
-    local: MeanField = field(compare=False)
-    conjugate: bool = field(compare=False, default=True)
-
-    def global_term(self, traced: Any, m: Any) -> Any:
-        """The model's global term at a flat m."""
-        value = join(self.model, traced).global_term(self.alpha.moments(m))
-        return _scalar(value, "global_term")
-
-    def local_term(self, traced: Any, m: Any, z: Any, row: Row | Any) -> Any:
-        """The model's local term of one row at flat m and z."""
-        model = join(self.model, traced)
-        datum = row if model.features is None or not isinstance(row, Row) else model.features(row)
-        value = model.local_term(self.alpha.moments(m), self.local.moments(z), datum)
-        return _scalar(value, "local_term")
 
 
 @dataclass(frozen=True)
@@ -100,25 +81,24 @@ def state_problem(model: Model, data: Any) -> Problem:
     if not has_local_term and (local.blocks or rows is not None):
         what = f"the local block '{next(iter(local.blocks))}'" if local.blocks else "the data"
         raise InvalidModel(f"{name} has no local_term, so {what} would not be used; write one.")
-    problem = None
     for trace in (True, False):
-        key, traced = split(model, trace=trace)
-        layout = fingerprint((alpha.blocks, local.blocks, sorted(traced)))
-        structure = Structure((key, layout), model, alpha, local)
-        problem = Problem(model, structure, traced, rows, columns)
+        _, numbers = split(model, trace=trace)
+        specs = {k: spec(v) for k, v in numbers.items()}
         try:
-            problem = _check_terms(problem)
+            structure, checked = _traced(Structure(None, model, alpha, local, specs), rows)
             break
-        except _NeedsValue as error:
+        except NeedsValue as error:
             # The terms use a number of the model concretely: fix it instead of tracing it.
-            if not trace or not traced:
+            if not trace or not numbers:
                 raise InvalidModel(
                     f"{error.term} of {name} needs the value of a moment or of a row while JAX "
                     f"traces it ({type(error.__cause__).__name__}); use jax.numpy in place of numpy "
                     "and math, and jnp.where in place of if."
                 ) from error.__cause__
-    assert problem is not None
-    return problem
+    check_indices(structure, numbers, checked)
+    if checked is not None and columns is not None:
+        columns = {k: v for k, v in columns.items() if k in checked.columns or model.columns}
+    return Problem(model, structure, numbers, checked, columns)
 
 
 def _overrides(model: Model, method: str) -> bool:
@@ -155,148 +135,86 @@ class _Columns(dict[str, Any]):
         raise InvalidData(missing_column(name, self), column=name)
 
 
-def _check_terms(problem: Problem) -> Problem:
-    """Find and check the columns that the terms use, and see whether z is conjugate."""
-    structure, rows = problem.structure, problem.rows
-    signature = (structure.key, _signature(rows))
-    if signature not in _ANALYSES:
-        if len(_ANALYSES) >= 256:
-            _ANALYSES.clear()
-        _ANALYSES[signature] = _analyse(problem)
-    used, conjugate = _ANALYSES[signature]
+def _traced(structure: Structure, rows: Rows | None) -> tuple[Structure, Rows | None]:
+    """The structure with its key, and the rows with the columns that its terms read, checked."""
     if rows is None:
-        return problem
-    columns = {name: numeric(name, c) for name, c in rows.columns.items() if name in used}
-    if not columns:  # a term that reads no data still needs to know how many rows there are
-        columns = {"_row": np.zeros(rows.n)}
-    checked = Rows(columns, rows.labels, rows.dim, rows.weights)
-    key = (structure.key, conjugate, tuple(columns))
-    structure = Structure(key, structure.model, structure.alpha, structure.local, conjugate)
-    given = {k: v for k, v in (problem.data or {}).items() if k in used or problem.model.columns}
-    return Problem(problem.model, structure, problem.traced, checked, given)
+        return _analysed(structure, None), None
+    table = _NumericColumns(rows)
+    hint = (own_key(structure) or type(structure.model), _signature(rows))
+    used = _READ.get(hint)
+    if used is not None:
+        with contextlib.suppress(LrvbError, NeedsValue):
+            found = structure.named(table.specs(used))
+            traced = None if own_key(found) is not None else trace_terms(found)
+            if traced is None or traced.used == used:
+                return _analysed(found, traced), table.checked(used)
+    used = columns_read(structure, table.examples())
+    if len(_READ) >= 256:
+        _READ.clear()
+    _READ[hint] = used
+    return _analysed(structure.named(table.specs(used)), None), table.checked(used)
 
 
-#: What tracing has found about terms: the columns they read, and whether they are linear in z.
-_ANALYSES: dict[Any, tuple[frozenset[str], bool]] = {}
+#: The columns that a model has read before, from which the next tracing starts.
+_READ: dict[Any, frozenset[str]] = {}
 
 
-def _signature(rows: Rows | None) -> Any:
-    if rows is None:
-        return None
+def _analysed(structure: Structure, traced: Traced | None) -> Structure:
+    """The structure with its key, and whether its local variables are conjugate."""
+    own = own_key(structure)
+    if own is None and traced is None:
+        traced = trace_terms(structure)
+    key = own if traced is None else traced.key
+    if key not in _CONJUGATE:
+        if len(_CONJUGATE) >= 256:
+            _CONJUGATE.clear()
+        require_differentiable(structure)
+        _CONJUGATE[key] = is_conjugate(structure)
+    return replace(structure, key=key, conjugate=_CONJUGATE[key])
+
+
+_CONJUGATE: dict[Any, bool] = {}
+
+
+class _NumericColumns:
+    """Columns as finite numbers, each checked when a term first asks for it."""
+
+    def __init__(self, rows: Rows):
+        self.rows = rows
+        self.known: dict[str, np.ndarray] = {}
+
+    def column(self, name: str) -> np.ndarray:
+        if name not in self.known:
+            self.known[name] = numeric(name, self.rows.columns[name])
+        return self.known[name]
+
+    def examples(self) -> dict[str, Callable[[], Any]]:
+        """For every column, a function that gives its first row."""
+        return {
+            name: functools.partial(lambda name: jnp.asarray(self.column(name)[0]), name)
+            for name in self.rows.columns
+        }
+
+    def chosen(self, used: frozenset[str]) -> dict[str, np.ndarray]:
+        columns = {name: self.column(name) for name in self.rows.columns if name in used}
+        # A term that reads no data still needs to know how many rows there are.
+        return columns or {"_row": np.zeros(self.rows.n)}
+
+    def specs(self, used: frozenset[str]) -> dict[str, Any]:
+        """Shape and type of a row's columns."""
+        return {name: spec(c[0]) for name, c in self.chosen(used).items()}
+
+    def checked(self, used: frozenset[str]) -> Rows:
+        """The rows with these columns only."""
+        rows = self.rows
+        return Rows(self.chosen(used), rows.labels, rows.dim, rows.weights)
+
+
+def _signature(rows: Rows) -> Any:
     return tuple(
         (k, str(getattr(c, "dtype", None) or np.asarray(c).dtype), np.shape(c)[1:])
         for k, c in rows.columns.items()
     )
 
 
-def _analyse(problem: Problem) -> tuple[frozenset[str], bool]:
-    """Trace both terms once: which columns they read, and whether ∂ℓ/∂m_z depends on z."""
-    structure, rows = problem.structure, problem.rows
-    m = jnp.zeros(problem.alpha.size)
-    gradient_of_global = jax.grad(structure.global_term, argnums=1)
-    _trace("global_term", problem, lambda: jax.eval_shape(gradient_of_global, problem.traced, m))
-    if rows is None:
-        return frozenset(), True
-    used: set[str] = set()
-    columns = {name: _ColumnOnDemand(name, column) for name, column in rows.columns.items()}
-    row = _RecordingRow(columns, used)
-
-    def gradient(m: Any, z: Any) -> Any:
-        return jax.grad(lambda z: structure.local_term(problem.traced, m, z, row))(z)
-
-    z = jnp.zeros(problem.local.size)
-    jaxpr = _trace("local_term", problem, lambda: jax.make_jaxpr(gradient)(m, z)).jaxpr
-    for name, family in problem.local.blocks.items():
-        start = jnp.asarray(family.flatten(family.start(), natural=True))
-
-        def log_partition(flat: Any, family: Any = family) -> Any:
-            bound = family.at(row)
-            return bound.log_partition(bound.unflatten(flat, natural=True))
-
-        what = f"the log partition of block '{name}'"
-        _trace(what, problem, functools.partial(jax.eval_shape, log_partition, start))
-    conjugate = not problem.local.size or not _depends(jaxpr, len(jaxpr.invars) - 1)
-    return frozenset(used), conjugate
-
-
-class _ColumnOnDemand:
-    """A column of which only a numeric example is taken, when a term asks for it."""
-
-    def __init__(self, name: str, column: Any):
-        self.name, self.column = name, column
-
-    def example(self) -> Any:
-        return jnp.asarray(numeric(self.name, self.column)[0])
-
-
-class _RecordingRow(Row):
-    """The first row, noting which columns are read."""
-
-    def __getitem__(self, name: str) -> Any:
-        return super().__getitem__(name).example()
-
-
-class _NeedsValue(Exception):
-    """A term has asked for the value of something that is traced."""
-
-    def __init__(self, term: str):
-        self.term = term
-
-
-def _trace(term: str, problem: Problem, action: Callable[[], Any]) -> Any:
-    """Run a user's term under tracing; what it raises is reported with the term's name."""
-    try:
-        return action()
-    except LrvbError:
-        raise
-    except _CONCRETE as error:
-        raise _NeedsValue(term) from error
-    except Exception as error:
-        hint = ""
-        if isinstance(error, AttributeError):
-            names = [f"m.{b}.{f}" for b, q in problem.alpha.blocks.items() for f in q.Stats._fields]
-            hint = f" The moments are: {', '.join(names)}."
-        raise InvalidModel(
-            f"{term} of {type(problem.model).__name__} cannot be evaluated "
-            f"({type(error).__name__}: {error}).{hint}"
-        ) from error
-
-
-def _scalar(value: Any, term: str) -> Any:
-    """The value of a term as one real number."""
-    if value is None:
-        raise InvalidModel(f"{term} returned None; it must return one number. Is a return missing?")
-    value = jnp.asarray(value)
-    if value.shape != ():
-        raise InvalidModel(
-            f"{term} returned an array of shape {value.shape}; it must return one number. "
-            "Sum over its entries."
-        )
-    if value.dtype == bool or jnp.issubdtype(value.dtype, jnp.complexfloating):
-        raise InvalidModel(
-            f"{term} returned a value of type {value.dtype}; it must return a real number."
-        )
-    return value.astype(jnp.float64)
-
-
-def _depends(jaxpr: Any, index: int) -> bool:
-    """Whether any output of a jaxpr depends on its input `index`; may say yes too often, never no."""
-    needed = {id(v) for v in jaxpr.outvars}
-    for equation in reversed(jaxpr.eqns):
-        if any(id(v) in needed for v in equation.outvars):
-            needed.update(id(v) for v in equation.invars)
-    return id(jaxpr.invars[index]) in needed
-
-
-@functools.lru_cache(maxsize=128)
-def global_program(structure: Structure, order: int) -> Program:
-    """(traced, η) → q(α) at η, with value, gradient and Hessian of the global term."""
-
-    def at(traced: Any, eta: Any) -> Any:
-        q = structure.alpha.evaluate(eta)
-        term = functools.partial(structure.global_term, traced)
-        value, gradient = jax.value_and_grad(term)(q.m)
-        H = jax.hessian(term)(q.m) if order == 2 else jnp.zeros((q.m.size, q.m.size))
-        return q, value, gradient, H
-
-    return Program(at)
+__all__ = ["Problem", "global_program", "state_problem"]

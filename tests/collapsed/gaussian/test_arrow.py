@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+
 from block_cases import (
     SHAPES,
     blocks_of,
@@ -14,8 +16,6 @@ from block_cases import (
     random_prior,
     vector,
 )
-from numpy.testing import assert_allclose
-
 from lrvb.collapsed.gaussian.arrow import (
     Blocks,
     NotPositive,
@@ -168,29 +168,47 @@ def test_tangent_of_the_inverse(name, joint):
 # ---- refusals --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["intercepts", "slopes", "crossed", "no factor"])
-@pytest.mark.parametrize("bad", ["levels", "rest", "schur", "nan"])
-def test_a_matrix_that_is_not_positive_definite_is_refused(name, bad):
-    """Whether a level, the rest, or only their combination is at fault."""
+@every_shape
+def test_refusal_is_where_the_smallest_eigenvalue_changes_its_sign(name):
+    """Q − c·I is inverted up to c = λ_min and refused beyond: no part of the elimination hides it."""
     layout = layout_of(SHAPES[name])
-    if layout.q == 0 and bad in ("levels", "schur"):
-        return
     Q, full, _, _ = system(layout)
-    assert np.linalg.eigvalsh(full)[0] > 0
-    D, A = Q.D.copy(), Q.A.copy()
-    if bad == "levels":
-        D[1] -= 2 * np.linalg.eigvalsh(D[1])[-1] * np.eye(layout.q)
-    elif bad == "rest":
-        A -= 2 * np.linalg.eigvalsh(A)[-1] * np.eye(layout.r)
-    elif bad == "schur":  # D and A stay positive definite, Q does not
-        A = A - 0.999 * np.linalg.eigvalsh(A)[0] * np.eye(layout.r)
-        D = D * 0.05 + 1e-6 * np.eye(layout.q)
-        assert np.linalg.eigvalsh(dense_cross(layout, Cross(D, Q.B, A)))[0] < 0
-    else:
-        A[0, 0] = np.nan
+    low = np.linalg.eigvalsh(full)[0]
+
+    def shifted(c):
+        return Cross(Q.D - c * np.eye(layout.q), Q.B, Q.A - c * np.eye(layout.r))
+
+    close = 1e-6  # far above rounding, 1e-16 times condition numbers below 1e4
+    assert np.isfinite(invert(shifted((1 - close) * low)).logdet)
     with pytest.raises(NotPositive):
-        invert(Cross(D, Q.B, A))
-    if bad != "schur":
-        keep_all = np.ones((layout.q, layout.q), bool), np.ones((layout.r, layout.r), bool)
-        with pytest.raises(NotPositive):
-            invert_separately(Cross(D, Q.B, A), keep_all)
+        invert(shifted((1 + close) * low))
+
+
+@every_shape
+def test_separate_factors_are_refused_by_their_own_eigenvalues(name):
+    """Each diagonal block alone decides: the smallest of all their eigenvalues."""
+    layout = layout_of(SHAPES[name])
+    Q = system(layout)[0]
+    masks = masks_of(layout, np.random.default_rng(8))
+    kept = Cross(np.where(masks[0], Q.D, 0), Q.B * 0, np.where(masks[1], Q.A, 0))
+    low = np.linalg.eigvalsh(dense_cross(layout, kept))[0]
+
+    def shifted(c):
+        return Cross(Q.D - c * np.eye(layout.q), Q.B, Q.A - c * np.eye(layout.r))
+
+    assert np.isfinite(invert_separately(shifted((1 - 1e-6) * low), masks).logdet)
+    with pytest.raises(NotPositive):
+        invert_separately(shifted((1 + 1e-6) * low), masks)
+
+
+@pytest.mark.parametrize("name", [n for n in SHAPES if SHAPES[n].p])
+def test_what_is_not_a_number_is_refused(name):
+    """Never an answer of NaN."""
+    layout = layout_of(SHAPES[name])
+    Q = system(layout)[0]
+    A = Q.A.copy()
+    A[0, 0] = np.nan
+    with pytest.raises(NotPositive):
+        invert(Cross(Q.D, Q.B, A))
+    with pytest.raises(NotPositive):
+        invert_separately(Cross(Q.D, Q.B, A), masks_of(layout, np.random.default_rng(8)))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from block_cases import Shape, dense_rows, flat, layout_of
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from block_cases import Shape, dense_rows, flat, layout_of
 from lrvb.collapsed.gaussian.arrow import Prior
+from lrvb.collapsed.gaussian.best_gaussian import NoOptimum
 from lrvb.collapsed.gaussian.layout import Layout
-from lrvb.collapsed.gaussian.optimum import NoOptimum, Setting, State, optimum
-from lrvb.collapsed.gaussian.row_terms import Binomial, Joint, Poisson
+from lrvb.collapsed.gaussian.optimum import IteratedOptimum, optimum
+from lrvb.collapsed.gaussian.reweighted import Reweighted
+from lrvb.collapsed.gaussian.row_terms import Averaged, Joint
 from lrvb.collapsed.gaussian.tilted_rows import TiltedRows
+from lrvb.likelihoods import BINOMIAL, POISSON
 
 TOL = 1e-10
 S = 1.4
@@ -27,7 +30,7 @@ def dense_prior(layout: Layout, prior: Prior) -> np.ndarray:
     return P
 
 
-def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Setting:
+def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Reweighted:
     masks = None
     if not joint:
         owner = np.concatenate(
@@ -38,7 +41,7 @@ def setting_of(layout: Layout, rows, *, joint: bool = True, offset=0.0) -> Setti
             ]
         )
         masks = np.ones((layout.q, layout.q), bool), owner[:, None] == owner
-    return Setting(layout, rows, np.zeros(layout.n) + offset, masks)
+    return Reweighted(layout, rows, np.zeros(layout.n) + offset, masks)
 
 
 def spherical(layout: Layout, precision: float, fixed: float = 0.1) -> Prior:
@@ -55,15 +58,17 @@ def data_of(kind: str, layout: Layout, seed: int = 0):
     trials = np.full(layout.n, 3.0)
     successes = rng.binomial(3, 1 / (1 + np.exp(-eta))).astype(float)
     return {
-        "poisson": lambda: Poisson(counts),
-        "binomial": lambda: Binomial(successes, trials),
-        "poisson, joint": lambda: Joint(Poisson(counts)),
-        "binomial, joint": lambda: Joint(Binomial(successes, trials)),
-        "poisson, tilted": lambda: TiltedRows("poisson", counts, trials),
+        "poisson": lambda: Averaged(POISSON, counts),
+        "binomial": lambda: Averaged(BINOMIAL, successes, {"trials": trials}),
+        "poisson, joint": lambda: Joint(Averaged(POISSON, counts)),
+        "binomial, joint": lambda: Joint(Averaged(BINOMIAL, successes, {"trials": trials})),
+        "poisson, tilted": lambda: TiltedRows(POISSON, counts),
     }[kind]()
 
 
-def solve(setting: Setting, prior: Prior, center=None, start: State | None = None) -> State:
+def solve(
+    setting: Reweighted, prior: Prior, center=None, start: IteratedOptimum | None = None
+) -> IteratedOptimum:
     center = setting.layout.zeros() if center is None else center
     return optimum(setting, prior, center, S, start, TOL)
 
@@ -71,7 +76,7 @@ def solve(setting: Setting, prior: Prior, center=None, start: State | None = Non
 # ---- brute force -----------------------------------------------------------------------------
 
 
-def brute_force(setting: Setting, prior: Prior, center: np.ndarray):
+def brute_force(setting: Reweighted, prior: Prior, center: np.ndarray):
     """Mean, covariance and bound: BFGS over μ and the entries of a Cholesky factor that masks leave."""
     layout, C = setting.layout, dense_rows(setting.layout)
     P, size = dense_prior(layout, prior), layout.size
@@ -131,7 +136,9 @@ def test_the_optimum_is_that_of_a_blind_search(kind, joint, crossed):
 # ---- conditions ------------------------------------------------------------------------------
 
 
-def assert_stationary(setting: Setting, prior: Prior, state: State, center=None) -> None:
+def assert_stationary(
+    setting: Reweighted, prior: Prior, state: IteratedOptimum, center=None
+) -> None:
     """Cᵀℓ_η = P(μ − μ₀) in units of sds, Σ⁻¹ = CᵀWC + P and v = diag(CΣCᵀ), densely."""
     layout, C = setting.layout, dense_rows(setting.layout)
     P = dense_prior(layout, prior)
@@ -161,7 +168,7 @@ def test_hard_counts(name, own):
     """The start is found without help."""
     y, precision, offset = HARD[name]
     layout = layout_of(Shape(2, ((3, 1),)), n=30, seed=5)
-    rows = Joint(Poisson(y)) if own else Poisson(y)
+    rows = Joint(Averaged(POISSON, y)) if own else Averaged(POISSON, y)
     setting = setting_of(layout, rows, offset=offset)
     prior = spherical(layout, precision)
     assert_stationary(setting, prior, solve(setting, prior))
@@ -172,7 +179,7 @@ def test_hard_choices(precision):
     """All failures in one group, all successes in another."""
     y = np.concatenate([np.zeros(10), np.ones(10), np.tile([0.0, 1.0], 5)])
     layout = layout_of(Shape(1, ((3, 2),)), n=30, seed=6)
-    setting = setting_of(layout, Binomial(y, np.ones(30)))
+    setting = setting_of(layout, Averaged(BINOMIAL, y, {"trials": np.ones(30)}))
     prior = spherical(layout, precision)
     assert_stationary(setting, prior, solve(setting, prior))
 
@@ -196,6 +203,6 @@ def test_without_an_optimum_there_is_no_answer():
     """All counts zero and a flat prior of the intercept: the search says so instead of stopping."""
     layout = layout_of(Shape(1, ((3, 1),)), n=12, seed=8)
     layout.X[:] = 1.0
-    setting = setting_of(layout, Poisson(np.zeros(12)))
+    setting = setting_of(layout, Averaged(POISSON, np.zeros(12)))
     with pytest.raises(NoOptimum):
         solve(setting, spherical(layout, 1.0, fixed=0.0))

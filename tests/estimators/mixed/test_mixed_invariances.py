@@ -221,3 +221,14 @@ def test_a_fit_cut_short_says_so():
     with pytest.warns(lrvb.NotConverged):
         model = lrvb.MixedModel("n ~ x + (1|g)", "poisson", max_iter=1).fit(table())
     assert not model.converged_
+
+
+@pytest.mark.parametrize("name", ["progress", "verbose"])
+def test_a_bar_by_either_name(name, capfd):
+    """`progress`, as in `lrvb.infer`, and `verbose` are one option."""
+    lrvb.MixedModel("n ~ x + (1|g)", "poisson", **{name: True}).fit(table())
+    assert "ELBO" in capfd.readouterr().err
+    lrvb.MixedModel("n ~ x + (1|g)", "poisson", **{name: False}).fit(table())
+    assert capfd.readouterr().err == ""
+    with pytest.raises(lrvb.InvalidModel, match="two names for one option"):
+        lrvb.MixedModel("n ~ x + (1|g)", "poisson", progress=True, verbose=False)

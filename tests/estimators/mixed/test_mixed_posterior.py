@@ -45,3 +45,32 @@ def test_effects_and_their_covariances():
     assert list(dataset["g"].values) == sorted(frame().g.unique())
     assert list(dataset["quantity"].values) == model.posterior_.names
     assert_allclose(dataset["sd"], model.ranef("x|g")["sd"])
+
+
+def test_levels_that_are_not_there():
+    """A fresh model speaks of its random effects, a loaded one of its file."""
+    posterior = fitted("slopes").posterior_
+    with pytest.raises(lrvb.InvalidModel, match=r"no random effect 'q'; there are: 1\|g, x\|g\.$"):
+        posterior.local("q")
+    with pytest.raises(lrvb.InvalidData, match="Row 99 does not exist"):
+        posterior.local("1|g", rows=[99])
+    whole = posterior.local("1|g")
+    assert posterior.local("1|g", rows=[2, 0]).identical(whole.isel(g=[2, 0]))
+
+
+def test_the_fit_is_that_of_the_precisions(tmp_path):
+    """The engine saw the precisions alone; their response is a block of the whole one."""
+    posterior = fitted("slopes").posterior_
+    inner, p = posterior.response, len(fitted("slopes").design_.names)
+    assert posterior.fit is inner.fit
+    assert list(inner.alpha.blocks) == list(posterior.estimate.blocks)[1:]
+    assert_allclose(posterior.estimate.Sigma[p:, p:], inner.Sigma, rtol=1e-12)
+    assert_allclose(posterior.estimate.V[p:, p:], inner.V, rtol=1e-12)
+    with pytest.raises(lrvb.InvalidModel, match="only for a posterior in the coordinates of its"):
+        posterior.refined()
+    again = lrvb.load(posterior.save(tmp_path / "posterior", local=False))
+    with pytest.raises(lrvb.InvalidModel, match="read from a file, which holds no fit;"):
+        _ = again.fit
+    weights = np.arange(1.0, p + 1)
+    expected = weights @ posterior.cov("beta").to_numpy() @ weights
+    assert_allclose(again.of(lambda m: weights @ m.beta.x), expected, rtol=1e-12)

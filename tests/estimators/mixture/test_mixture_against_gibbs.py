@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from mixtures import flat
 
 import lrvb
 from lrvb.studies.reference import mixture_gibbs, simulate
+from mixtures import flat
 
 
 def test_standard_deviations_agree_with_gibbs():
-    """The paper's data at N = 2000: every sd within four Monte Carlo errors, every mean near."""
+    """sec:normal_mixture_model: the paper's data at N = 2000.
+
+    Every sd within four Monte Carlo errors, every mean near.
+    """
     data = simulate.gaussian_mixture(np.random.default_rng(31), n=2000)
     X, z = data["X"], data["z"]
     start = np.eye(2)[z]

@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from mixtures import apart, flat, overlapping
 from numpy.testing import assert_allclose
 from scipy import sparse
 
 import lrvb
+from mixtures import apart, flat, overlapping
 
 ALL_IN_ONE = np.repeat([[1.0, 0.0]], 300, axis=0)
 EVEN = np.full((300, 2), 0.5)

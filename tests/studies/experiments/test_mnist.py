@@ -26,7 +26,10 @@ def tables(settings):
     [("int8", 0.915, 0.925, 0.95), ("uint8", 0.943, 0.953, 0.985)],
 )
 def test_accuracy_of_both_readings(tables, reading, low, high, spread):
-    """Published: 0.920 (signed bytes). Mean-field sds of Λ are low on average, and never high."""
+    """app:mnist_details: published 0.920 (signed bytes).
+
+    Mean-field sds of Λ are low on average, and never high.
+    """
     errors = tables["errors"].query("reading == @reading")
     assert list(errors["images"]) == [980, 1135]
     assert low <= 1 - errors["wrong"].sum() / 2115 <= high

@@ -1,196 +1,173 @@
-"""The Gaussian factor behind the seam: its collapsed value, gradient and curvature in m."""
+"""The Gaussian factor behind the seam: the four questions about the moments m of the precisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...statement.problem import Problem
-from ..seam import LocalResponse, RowSums
-from .arrow import Blocks, Prior
-from .incidence import Vector
+from ..seam import CollapsedSums, LocalResponse
+from .arrow import Blocks
+from .best_gaussian import BestGaussian, NoOptimum, NoResponse, RowsGiven, Tangent
+from .functionals import CoefficientResponse, Functionals
 from .layout import Layout
-from .least_squares import LOG_2PI, LeastSquares
-from .optimum import NoOptimum, Setting, State, optimum
+from .least_squares import LOG_2PI
 from .precisions import Precisions
-from .tangents import Tangent, tangent
-
-_TOL = 1e-10  # of the inner optimum, relative in variances and in sds of means
 
 
-class Collapsed(NamedTuple):
-    """The inner optimum at m: means, Σ's blocks, Σ_n ℓ, Σ_n ∂ℓ/∂s, and what tangents need."""
+class Tangents(NamedTuple):
+    """The tangents at m of every flat coordinate that the factor depends on."""
 
     m: np.ndarray
-    mu: Vector
-    blocks: Blocks
-    logdet: float
-    value: float
-    scale: float
-    inner: Any
+    steps: list[tuple[int, Tangent]]
+
+
+class BlockState(NamedTuple):
+    """The best Gaussian at m, and the last tangents known, of this m or of an earlier one."""
+
+    m: np.ndarray
+    best: BestGaussian
+    tangents: Tangents | None = None
 
 
 class BlockSum:
     """max over q(w) of what contains w, as a function of the precisions' moments m.
 
-    `setting` holds rows for an iterated optimum, or `LeastSquares` for a Gaussian response. β has
-    prior mean `center` and precision P0 (held by `precisions`), whose log normaliser is `constant`.
+    `rows` are `LeastSquares` for a Gaussian response, else `Reweighted`. β has prior mean `center` and
+    precision P0 (held by `precisions`), whose log normaliser is `constant`.
     """
 
     def __init__(
-        self,
-        setting: Setting | LeastSquares,
-        precisions: Precisions,
-        center: np.ndarray,
-        constant: float,
+        self, rows: RowsGiven, precisions: Precisions, center: np.ndarray, constant: float
     ):
-        self.setting, self.precisions, self.constant = setting, precisions, constant
-        self.layout: Layout = setting.layout
+        self.rows, self.precisions, self.constant = rows, precisions, constant
+        self.layout: Layout = rows.layout
         self.center = self.layout.zeros()
         self.center.rest[: self.layout.p] = center
-        self.last: Collapsed | None = None
-        self._known: tuple[np.ndarray, list[tuple[int, Tangent]]] | None = None  # m, tangents there
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BlockSum:
         """Itself: it knows its rows."""
         return self
 
-    def respond(self, m: np.ndarray, rows: np.ndarray | None = None) -> Iterator[LocalResponse]:
-        """The coefficients are no rows of a plate: see `tilts` and `responses`."""
-        raise NotImplementedError
-
-    def collapse(self, m: np.ndarray) -> Collapsed:
-        """The best Gaussian factor at m, starting from the last one."""
-        if self.last is not None and np.array_equal(self.last.m, m):
-            return self.last
-        prior, s = self.precisions.prior(m), self.precisions.s(m)
-        if isinstance(self.setting, LeastSquares):
-            solution = self.setting.solve(prior, self.center, s)
-            blocks, logdet = solution.Sigma.blocks, solution.Sigma.logdet
-            value, scale = self.setting.value(solution, s), -0.5 * solution.square
-            self.last = Collapsed(m, solution.mu, blocks, logdet, value, scale, solution)
-            return self.last
-        start = None if self.last is None else self._extrapolated(self.last, m)
-        state = optimum(self.setting, prior, self.center, s, start, _TOL)
-        scale = float(state.terms.s.sum())
-        value, logdet = state.value, state.Sigma.logdet
-        self.last = Collapsed(m, state.mu, state.Sigma.blocks, logdet, value, scale, state)
-        return self.last
-
-    def remembered(self) -> Any:
-        """The last optimum and its tangents, for `recall` after an excursion."""
-        return self.last, self._known
-
-    def recall(self, remembered: Any) -> None:
-        """Be again where `remembered` was taken."""
-        self.last, self._known = remembered
-
-    def evaluate(self, m: np.ndarray, order: int = 2) -> RowSums:
+    def evaluate(
+        self, m: np.ndarray, order: int = 2, state: BlockState | None = None
+    ) -> CollapsedSums:
         """Value and gradient, and with `order=2` the curvature."""
-        m = np.array(m)
         size = len(m)
         try:
-            found = self.collapse(m)
-            curvature = self._curvature(found, size) if order == 2 else None
-        except NoOptimum:
-            return RowSums(-np.inf, np.full(size, np.nan), np.zeros((size, size)), -1)
-        where, layout = self.precisions, self.layout
-        S = [self._second_moments(t, found) for t in range(len(where.terms))]
+            state = self.collapse(m, state)
+            curvature = None
+            if order == 2:
+                state = self._with_tangents(state)
+                curvature = self._curvature(state)
+        except (NoOptimum, NoResponse) as error:
+            gradient = np.full(size, np.nan)
+            return CollapsedSums(-np.inf, gradient, np.zeros((size, size)), error=error)
+        precisions, layout, best = self.precisions, self.layout, state.best
+        S = [self._second_moments(t, best) for t in range(len(precisions.terms))]
         gradient = np.zeros(size)
-        for d in where.directions:
+        for d in precisions.directions:
             gradient[d.at] = -0.5 * np.sum(d.basis * S[d.term])
-        for at, multiplier in where.logdets:
+        for at, multiplier in precisions.logdets:
             gradient[at] = multiplier
-        if where.scale is not None:
-            gradient[where.scale] = found.scale
+        if precisions.scale is not None:
+            gradient[precisions.scale] = best.scale
         p = layout.p
-        away = found.mu.rest[:p] - self.center.rest[:p]
-        beta = away @ where.P0 @ away + np.sum(where.P0 * found.blocks.Zrr[:p, :p])
+        away = best.mu.rest[:p] - self.center.rest[:p]
+        beta = away @ precisions.P0 @ away + np.sum(precisions.P0 * best.Sigma.blocks.Zrr[:p, :p])
         coefficients = layout.size - p
         value = (
-            found.value
-            + sum(m[at] * multiplier for at, multiplier in where.logdets)
-            + sum(m[d.at] * gradient[d.at] for d in where.directions)
+            best.value
+            + sum(m[at] * multiplier for at, multiplier in precisions.logdets)
+            + sum(m[d.at] * gradient[d.at] for d in precisions.directions)
             - 0.5 * coefficients * LOG_2PI
             - 0.5 * beta
             + self.constant
             + 0.5 * layout.size * (1 + LOG_2PI)
-            - 0.5 * found.logdet
+            - 0.5 * best.Sigma.logdet
         )
-        return RowSums(float(value), gradient, curvature, -1)
+        return CollapsedSums(float(value), gradient, curvature, state=state)
 
-    def tilts(self, m: np.ndarray, at: np.ndarray) -> list[Vector]:
-        """Cov(w, w_i) given the precisions, for positions i among the rest (β first)."""
-        found, result = self.collapse(m), []
-        for i in at:
+    def respond(
+        self, m: np.ndarray, asked: Functionals | None = None, state: BlockState | None = None
+    ) -> Iterator[LocalResponse]:
+        """The functionals asked for and their response; those of the fitted rows by default."""
+        asked = Functionals(self.layout.incidence) if asked is None else asked
+        yield self.coefficients(m, state).of(asked)
+
+    def coefficients(self, m: np.ndarray, state: BlockState | None = None) -> CoefficientResponse:
+        """The response of w itself, from which every functional's follows."""
+        state = self._with_tangents(self.collapse(m, state))
+        assert state.tangents is not None
+        best, fixed = state.best, []
+        for j in range(self.layout.p):
             b = self.layout.zeros()
-            b.rest[i] = 1.0
-            result.append(self._tangent(found, b, None, 0.0).mu)
-        return result
+            b.rest[j] = 1.0
+            fixed.append(self.rows.tangent(best, b, None, 0.0).mu)
+        return CoefficientResponse(
+            mu=best.mu,
+            V=best.Sigma.blocks,
+            Sigma=self.conditional(state),
+            fixed=tuple(fixed),
+            R={at: step.mu for at, step in state.tangents.steps},
+            size=len(m),
+        )
 
-    def responses(self, m: np.ndarray) -> dict[int, Vector]:
-        """∂μ/∂m by flat coordinate: how the means follow the precisions."""
-        found = self.collapse(m)
-        return {at: step.mu for at, step in self._steps(found)}
+    def conditional(self, state: BlockState) -> Blocks:
+        """Σ̂_w|α in the blocks that rows touch."""
+        return self.rows.conditional(state.best, self.precisions.prior(state.m))
 
-    def _extrapolated(self, last: Collapsed, m: np.ndarray) -> State:
-        """Where the factor will be at m, as far as the tangents at the last m can tell."""
-        state: State = last.inner
-        if self._known is None or not np.array_equal(self._known[0], last.m):
+    def collapse(self, m: np.ndarray, state: BlockState | None = None) -> BlockState:
+        """The best Gaussian at m; a state at m has it, and from one nearby the search starts.
+
+        It starts where the tangents at the other m say, if they are known there.
+        """
+        start = None
+        if state is not None:
+            if np.array_equal(state.m, m):
+                return state
+            start = state.best
+            if state.tangents is not None and np.array_equal(state.tangents.m, state.m):
+                steps = [(float(m[at] - state.m[at]), step) for at, step in state.tangents.steps]
+                start = self.rows.extrapolate(start, steps)
+        prior, s = self.precisions.prior(m), self.precisions.s(m)
+        best = self.rows.solve(prior, self.center, s, start)
+        return BlockState(np.array(m), best, None if state is None else state.tangents)
+
+    def _with_tangents(self, state: BlockState) -> BlockState:
+        """The state with the tangents at its own m; those of an earlier one are a first guess."""
+        known = state.tangents
+        if known is not None and np.array_equal(known.m, state.m):
             return state
-        mu, relative = state.mu, np.zeros(self.layout.n)
-        for at, step in self._known[1]:
-            assert step.v is not None
-            mu = mu + step.mu.times(m[at] - last.m[at])
-            relative += (m[at] - last.m[at]) * step.v / state.v
-        if np.abs(relative).max() > 1:  # too far for a straight line
-            return state
-        return state._replace(mu=mu, v=state.v * np.exp(relative))
-
-    def _steps(self, found: Collapsed) -> list[tuple[int, Tangent]]:
-        """The tangent of every coordinate of m that the factor depends on."""
-        if self._known is not None and np.array_equal(self._known[0], found.m):
-            return self._known[1]
-        where, steps = self.precisions, []
-        nearby = {} if self._known is None else {at: step.v for at, step in self._known[1]}
-        away = found.mu - self.center
-        for d in where.directions:
-            change = where.change(d)
+        best, precisions, steps = state.best, self.precisions, []
+        guesses = {} if known is None else {at: step.v for at, step in known.steps}
+        away = best.mu - self.center
+        for d in precisions.directions:
+            change = precisions.change(d)
             b = change.times(away).times(-1.0)
-            steps.append((d.at, self._tangent(found, b, change, 0.0, nearby.get(d.at))))
-        if where.scale is not None:
-            guess = nearby.get(where.scale)
-            step = self._tangent(found, self.layout.zeros(), None, 1.0, guess)
-            steps.append((where.scale, step))
-        self._known = (found.m, steps)
-        return steps
+            steps.append((d.at, self.rows.tangent(best, b, change, 0.0, guesses.get(d.at))))
+        if precisions.scale is not None:
+            at = precisions.scale
+            zeros = self.layout.zeros()
+            steps.append((at, self.rows.tangent(best, zeros, None, 1.0, guesses.get(at))))
+        return state._replace(tangents=Tangents(state.m, steps))
 
-    def _tangent(
-        self,
-        found: Collapsed,
-        b: Vector,
-        change: Prior | None,
-        ds: float,
-        guess: np.ndarray | None = None,
-    ) -> Tangent:
-        if isinstance(self.setting, LeastSquares):
-            return self.setting.tangent(found.inner, b, change, ds)
-        return tangent(self.setting, found.inner, b, change, ds, guess)
-
-    def _curvature(self, found: Collapsed, size: int) -> np.ndarray:
-        where, H = self.precisions, np.zeros((size, size))
-        for at, step in self._steps(found):
-            for d in where.directions:
-                z, dz = where.means(d.term, found.mu), where.means(d.term, step.mu)
-                dS = where.covariances(d.term, step.blocks).sum(axis=0) + z.T @ dz + dz.T @ z
+    def _curvature(self, state: BlockState) -> np.ndarray:
+        precisions, mu, size = self.precisions, state.best.mu, len(state.m)
+        assert state.tangents is not None
+        H = np.zeros((size, size))
+        for at, step in state.tangents.steps:
+            for d in precisions.directions:
+                z, dz = precisions.means(d.term, mu), precisions.means(d.term, step.mu)
+                dS = precisions.covariances(d.term, step.blocks).sum(axis=0) + z.T @ dz + dz.T @ z
                 H[d.at, at] = -0.5 * np.sum(d.basis * dS)
-            if where.scale is not None:
-                H[where.scale, at] = step.scale
+            if precisions.scale is not None:
+                H[precisions.scale, at] = step.scale
         return (H + H.T) / 2
 
-    def _second_moments(self, t: int, found: Collapsed) -> np.ndarray:
+    def _second_moments(self, t: int, best: BestGaussian) -> np.ndarray:
         """Σ_k E[z_k z_kᵀ] of a term."""
-        z = self.precisions.means(t, found.mu)
-        return z.T @ z + self.precisions.covariances(t, found.blocks).sum(axis=0)
+        z = self.precisions.means(t, best.mu)
+        return z.T @ z + self.precisions.covariances(t, best.Sigma.blocks).sum(axis=0)

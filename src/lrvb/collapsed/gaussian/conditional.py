@@ -8,32 +8,35 @@ to another's is left out.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from .arrow import Blocks, NotPositive, invert, posterior_precision
-from .block import BlockSum, Collapsed
+from .arrow import Blocks, NotPositive, Prior, invert, posterior_precision
+from .best_gaussian import NoResponse
 from .feedback import feedback
 from .layout import Cross, Layout
-from .least_squares import LeastSquares
-from .optimum import level_covariances
+from .optimum import IteratedOptimum, level_covariances
+
+if TYPE_CHECKING:
+    from .reweighted import Reweighted
 
 
-def conditional_blocks(block: BlockSum, found: Collapsed) -> Blocks:
-    """The blocks of Σ̂_w|α: exact for rows that are not coupled."""
-    state, layout = found.inner, block.layout
-    plain = isinstance(block.setting, LeastSquares) or not block.setting.rows.coupled
-    if plain or not layout.q:
-        return state.M.blocks
-    prior = block.precisions.prior(found.m)
-    M = posterior_precision(layout.cross(-state.terms.ee), prior)
-    loss = _followed(layout, level_covariances(state.Sigma), state.terms.ev, state.terms.vv)
+def conditional_blocks(given: Reweighted, best: IteratedOptimum, prior: Prior) -> Blocks:
+    """The blocks of Σ̂_w|α: exact for rows that are not coupled.
+
+    Feedback so strong that M − ΣGᵀAG is not positive definite is `NoResponse`.
+    """
+    layout, terms = given.layout, best.terms
+    if not given.rows.coupled or not layout.q:
+        return best.M.blocks
+    M = posterior_precision(layout.cross(-terms.ee), prior)
+    loss = _followed(layout, level_covariances(best.Sigma), terms.ev, terms.vv)
     try:
         return invert(Cross(M.D - loss.D, M.B - loss.B, M.A - loss.A)).blocks
-    except NotPositive:  # feedback so strong that the part left out matters: as M says
-        return state.M.blocks
+    except NotPositive as error:
+        raise NoResponse from error
 
 
 def _followed(layout: Layout, E: np.ndarray, ev: np.ndarray, vv: np.ndarray) -> Cross:

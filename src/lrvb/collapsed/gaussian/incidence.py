@@ -36,7 +36,7 @@ class Vector(NamedTuple):
         return float(np.vdot(self.z, other.z) + self.rest @ other.rest)
 
 
-class Entries(NamedTuple):
+class Incidence(NamedTuple):
     """X (N, p); the level (N,) and columns (N, q) of the first factor; places and values of others.
 
     `columns` (N, e) are positions among the rest, after β.
@@ -47,6 +47,10 @@ class Entries(NamedTuple):
     R: np.ndarray
     columns: np.ndarray
     values: np.ndarray
+
+    def some(self, rows: slice) -> Incidence:
+        """Those of some rows."""
+        return Incidence(*(part[rows] for part in self))
 
     def forward(self, w: Vector) -> np.ndarray:
         """Cw, (N,)."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .incidence import Entries, Vector, rest_entries
+from .incidence import Incidence, Vector, rest_entries
 
 
 class Grouping(NamedTuple):
@@ -59,7 +59,7 @@ class Layout:
         self.columns, self.values = rest_entries(
             self.offsets, codes, [f.R for f in self.others], self.n
         )
-        self.entries = Entries(self.X, first.codes, self.first.R, self.columns, self.values)
+        self.incidence = Incidence(self.X, first.codes, self.first.R, self.columns, self.values)
         if self.others:
             width = self.columns.shape[1]
             self._indptr = np.arange(0, self.n * width + 1, width)
@@ -84,7 +84,7 @@ class Layout:
 
     def forward(self, w: Vector) -> np.ndarray:
         """Cw, (N,)."""
-        return self.entries.forward(w)
+        return self.incidence.forward(w)
 
     def adjoint(self, s: np.ndarray) -> Vector:
         """Cᵀs."""
@@ -125,7 +125,7 @@ class Layout:
 
     def quadratic(self, Z11: np.ndarray, Z1r: np.ndarray, Zrr: np.ndarray) -> np.ndarray:
         """c_nᵀZc_n of every row, from the blocks of Z that rows touch."""
-        return self.entries.quadratic(Z11, Z1r, Zrr)
+        return self.incidence.quadratic(Z11, Z1r, Zrr)
 
     def by_level(self, values: np.ndarray) -> np.ndarray:
         """Sums over the rows of each level of the first factor."""

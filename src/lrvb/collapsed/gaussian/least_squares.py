@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,22 +17,30 @@ from .arrow import (
     invert_separately,
     posterior_precision,
 )
+from .best_gaussian import NoOptimum, Tangent
 from .incidence import Vector
 from .layout import Cross, Layout
-from .optimum import NoOptimum
-from .tangents import Tangent
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Solution(NamedTuple):
-    """The factor given the precisions; `away` is Cᵀ(y − Cμ), `square` E|y − Cw|²."""
+    """The factor given the precisions; `away` is Cᵀ(y − Cμ), `square` E|y − Cw|².
+
+    `value` is Σ_n E log p(y_n | w, τ) without the terms in E log τ.
+    """
 
     mu: Vector
     Sigma: Arrow | Separate
     M: Arrow
     away: Vector
     square: float
+    value: float
+
+    @property
+    def scale(self) -> float:
+        """∂/∂s of the value."""
+        return -0.5 * self.square
 
 
 class LeastSquares:
@@ -42,8 +51,8 @@ class LeastSquares:
         self.K = layout.cross(np.ones(layout.n))
         self.Cy, self.yy = layout.adjoint(y), float(y @ y)
 
-    def solve(self, prior: Prior, center: Vector, s: float) -> Solution:
-        """Means and covariances in closed form."""
+    def solve(self, prior: Prior, center: Vector, s: float, start: Any = None) -> Solution:
+        """Means and covariances in closed form, from no start."""
         Q = posterior_precision(self.K.scaled(s), prior)
         try:
             M = invert(Q)
@@ -55,20 +64,33 @@ class LeastSquares:
         rss = self.yy - mu.dot(self.Cy) - mu.dot(away)
         if rss < 1e-4 * self.yy:  # the difference has lost digits
             rss = float(np.sum((self.y - self.layout.forward(mu)) ** 2))
-        return Solution(mu, Sigma, M, away, rss + trace(self.K, Sigma.blocks))
+        square = rss + trace(self.K, Sigma.blocks)
+        value = -0.5 * (self.layout.n * LOG_2PI + s * square)
+        return Solution(mu, Sigma, M, away, square, value)
 
-    def value(self, solution: Solution, s: float) -> float:
-        """Σ_n E log p(y_n | w, τ) without the terms in E log τ."""
-        return -0.5 * (self.layout.n * LOG_2PI + s * solution.square)
+    def extrapolate(self, best: Solution, steps: Sequence[tuple[float, Tangent]]) -> Solution:
+        """The same: nothing starts from it."""
+        return best
 
-    def tangent(self, solution: Solution, b: Vector, change: Prior | None, ds: float) -> Tangent:
-        """The response to a tilt b, to δP = `change`, and to δs."""
-        dmu = solution.M.solve(b + solution.away.times(ds))
+    def tangent(
+        self,
+        best: Solution,
+        b: Vector,
+        change: Prior | None,
+        ds: float,
+        guess: np.ndarray | None = None,
+    ) -> Tangent:
+        """The response to a tilt b, to δP = `change`, and to δs, in closed form."""
+        dmu = best.M.solve(b + best.away.times(ds))
         dQ = self.K.scaled(ds)
         dQ = dQ if change is None else posterior_precision(dQ, change)
-        blocks = solution.Sigma.tangent(dQ)
-        scale = dmu.dot(solution.away) - 0.5 * trace(self.K, blocks)
+        blocks = best.Sigma.tangent(dQ)
+        scale = dmu.dot(best.away) - 0.5 * trace(self.K, blocks)
         return Tangent(dmu, blocks, scale)
+
+    def conditional(self, best: Solution, prior: Prior) -> Blocks:
+        """Σ̂_w|α: the inverse Hessian of the means, which are linear in the data."""
+        return best.M.blocks
 
 
 def times(K: Cross, w: Vector) -> Vector:

@@ -6,7 +6,7 @@ W = −2ℓ_v, a fixed point in the variances v of the rows' linear predictors.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,24 +20,18 @@ from .arrow import (
     invert_separately,
     posterior_precision,
 )
+from .best_gaussian import NoOptimum
 from .feedback import feedback
 from .incidence import Vector
-from .layout import Layout
-from .row_terms import Rows, RowTerms
+from .row_terms import RowTerms
+
+if TYPE_CHECKING:
+    from .reweighted import Reweighted
 
 _FAR = 1e-2  # squared length of a Newton step, in sds, from which on it is taken without asking
 
 
-class Setting(NamedTuple):
-    """What stays the same: rows, their layout and offset, and which blocks of w share a factor."""
-
-    layout: Layout
-    rows: Rows
-    offset: np.ndarray
-    masks: tuple[np.ndarray, np.ndarray] | None  # None: one joint factor
-
-
-class State(NamedTuple):
+class IteratedOptimum(NamedTuple):
     """The factor: means, row variances, the rows' terms there, Σ, and the Hessian of the means.
 
     `value` is Σ_n ℓ at the variances that Σ gives, ℓ + ℓ_v δv: v is near them, not equal.
@@ -50,23 +44,30 @@ class State(NamedTuple):
     M: Arrow
     value: float
 
-
-class NoOptimum(Exception):
-    """The search for the best Gaussian factor has failed."""
+    @property
+    def scale(self) -> float:
+        """Σ_n ∂ℓ/∂s."""
+        return float(self.terms.s.sum())
 
 
 def optimum(
-    setting: Setting, prior: Prior, center: Vector, s: float, start: State | None, tol: float
-) -> State:
+    given: Reweighted,
+    prior: Prior,
+    center: Vector,
+    s: float,
+    start: IteratedOptimum | None,
+    tol: float,
+) -> IteratedOptimum:
     """The optimum to `tol`: relative in the variances, in sds for the means."""
-    layout, rows = setting.layout, setting.rows
-    mu, v = (start.mu, start.v) if start is not None else _start(setting, prior, center)
+    layout, rows = given.layout, given.rows
+    mu, v = (start.mu, start.v) if start is not None else _start(given, prior, center)
     anderson, best, stalled = Anderson(), np.inf, 0
-    terms = rows.at(layout.forward(mu) + setting.offset, v, s)
+    near = None if start is None else start.terms.start
+    terms = rows.at(layout.forward(mu) + given.offset, v, s, near)
     for _ in range(200):
         if not np.isfinite(terms.value):
             raise NoOptimum
-        Sigma, M = _factors(setting, prior, terms)
+        Sigma, M = _factors(given, prior, terms)
         gradient = layout.adjoint(terms.e) - prior.times(mu - center)
         step = M.solve(gradient)
         decrement = step.dot(gradient)
@@ -76,17 +77,21 @@ def optimum(
         stalled = stalled + 1 if error > 0.5 * best else 0
         best = min(best, error)
         if error < tol or (error < 1e3 * tol and stalled > 4):
-            return State(mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v)))
+            return IteratedOptimum(
+                mu, v, terms, Sigma, M, terms.value + float(terms.v @ (target - v))
+            )
         if rows.coupled:
-            target = _anticipated(setting, Sigma, terms, v, target, layout.forward(step))
+            target = _anticipated(given, Sigma, terms, v, target, layout.forward(step))
         u = np.log(v)
         v = np.exp(np.clip(anderson.next(u, np.log(target)), u - 2.0, u + 2.0))
-        mu, terms = _move(setting, prior, center, s, mu, step, v, careful=decrement > _FAR)
+        mu, terms = _move(
+            given, prior, center, s, mu, step, v, terms.start, careful=decrement > _FAR
+        )
     raise NoOptimum
 
 
 def _anticipated(
-    setting: Setting,
+    given: Reweighted,
     Sigma: Arrow | Separate,
     terms: RowTerms,
     v: np.ndarray,
@@ -94,7 +99,7 @@ def _anticipated(
     step: np.ndarray,
 ) -> np.ndarray:
     """The variances that the next weights will ask for, level by level; positive like `target`."""
-    answer = feedback(setting.layout, level_covariances(Sigma), terms.vv)
+    answer = feedback(given.layout, level_covariances(Sigma), terms.vv)
     away = target - v
     ahead = target + answer.follow(terms.ev * step + terms.vv * away)
     return np.clip(ahead, target / 4, 4 * target)
@@ -105,50 +110,51 @@ def level_covariances(Sigma: Arrow | Separate) -> np.ndarray:
     return Sigma.E if isinstance(Sigma, Arrow) else Sigma.blocks.Z11
 
 
-def _start(setting: Setting, prior: Prior, center: Vector) -> tuple[Vector, np.ndarray]:
+def _start(given: Reweighted, prior: Prior, center: Vector) -> tuple[Vector, np.ndarray]:
     """Weighted least squares of the rows' own guesses."""
-    guess, weight = setting.rows.start()
-    arrow = _invert(setting, prior, weight)
+    guess, weight = given.rows.start()
+    arrow = _invert(given, prior, weight)
     pull = prior.times(center)
-    mu = arrow.solve(setting.layout.adjoint(weight * (guess - setting.offset)) + pull)
-    return mu, setting.layout.quadratic(*arrow.blocks)
+    mu = arrow.solve(given.layout.adjoint(weight * (guess - given.offset)) + pull)
+    return mu, given.layout.quadratic(*arrow.blocks)
 
 
-def _factors(setting: Setting, prior: Prior, terms: RowTerms) -> tuple[Arrow | Separate, Arrow]:
+def _factors(given: Reweighted, prior: Prior, terms: RowTerms) -> tuple[Arrow | Separate, Arrow]:
     """Σ from W = −2ℓ_v, and the inverse Hessian of the means from −ℓ_ηη."""
-    Q = posterior_precision(setting.layout.cross(-2 * terms.v), prior)
+    Q = posterior_precision(given.layout.cross(-2 * terms.v), prior)
     try:
-        if setting.rows.gaussian_mean:
+        if given.rows.gaussian_mean:
             M = invert(Q)
-            return (M if setting.masks is None else invert_separately(Q, setting.masks)), M
-        M = _invert(setting, prior, -terms.ee)
-        return (invert(Q) if setting.masks is None else invert_separately(Q, setting.masks)), M
+            return (M if given.masks is None else invert_separately(Q, given.masks)), M
+        M = _invert(given, prior, -terms.ee)
+        return (invert(Q) if given.masks is None else invert_separately(Q, given.masks)), M
     except NotPositive as error:
         raise NoOptimum from error
 
 
-def _invert(setting: Setting, prior: Prior, weight: np.ndarray) -> Arrow:
+def _invert(given: Reweighted, prior: Prior, weight: np.ndarray) -> Arrow:
     try:
-        return invert(posterior_precision(setting.layout.cross(weight), prior))
+        return invert(posterior_precision(given.layout.cross(weight), prior))
     except NotPositive as error:
         raise NoOptimum from error
 
 
 def _move(
-    setting: Setting,
+    given: Reweighted,
     prior: Prior,
     center: Vector,
     s: float,
     mu: Vector,
     step: Vector,
     v: np.ndarray,
+    start: Any,
     *,
     careful: bool,
 ) -> tuple[Vector, RowTerms]:
     """μ + step, or part of it while the objective of the means would fall."""
 
     def value(mu: Vector) -> tuple[float, RowTerms]:
-        terms = setting.rows.at(setting.layout.forward(mu) + setting.offset, v, s)
+        terms = given.rows.at(given.layout.forward(mu) + given.offset, v, s, start)
         away = mu - center
         return terms.value - 0.5 * away.dot(prior.times(away)), terms
 

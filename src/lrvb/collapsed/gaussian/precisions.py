@@ -9,11 +9,11 @@ import numpy as np
 
 from ...statement.meanfield import MeanField
 from .arrow import Blocks, Prior
-from .incidence import Vector
+from .incidence import Incidence, Vector
 from .layout import Layout
 
 
-class Term(NamedTuple):
+class PriorTerm(NamedTuple):
     """One random-effects term: its block in m, its factor (0 is the first), its columns there."""
 
     block: str
@@ -36,7 +36,7 @@ class Precisions:
         self,
         layout: Layout,
         alpha: MeanField,
-        terms: Sequence[Term],
+        terms: Sequence[PriorTerm],
         P0: np.ndarray,
         rows: str | None,
     ):
@@ -99,7 +99,7 @@ class Precisions:
                     rest[at[:, i], at[:, j]] = matrix[i, j]
         return Prior(first, rest)
 
-    def _places(self, term: Term) -> np.ndarray:
+    def _places(self, term: PriorTerm) -> np.ndarray:
         """Positions of a term's coefficients among the rest, (levels, q)."""
         f = self.layout.others[term.factor - 1]
         start, q = self.layout.offsets[term.factor - 1], f.R.shape[1]
@@ -118,6 +118,17 @@ class Precisions:
             return blocks.Z11[:, columns[:, None], columns]
         at = self._places(term)
         return blocks.Zrr[at[:, :, None], at[:, None, :]]
+
+    def coefficient(self, t: int, j: int, levels: np.ndarray) -> Incidence:
+        """Coefficient j of a term at some levels, as functionals of w."""
+        term, layout, n = self.terms[t], self.layout, len(levels)
+        X, R = np.zeros((n, layout.p)), np.zeros((n, layout.q))
+        if term.factor == 0:
+            R[:, term.columns[j]] = 1.0
+            nothing = np.zeros((n, 0))
+            return Incidence(X, levels, R, nothing.astype(np.int64), nothing)
+        at = self._places(term)[levels, j : j + 1]
+        return Incidence(X, np.zeros(n, dtype=np.int64), R, at, np.ones((n, 1)))
 
     def masks(self) -> tuple[np.ndarray, np.ndarray]:
         """Which entries of each first level (q, q) and of the rest (r, r) a product family keeps."""

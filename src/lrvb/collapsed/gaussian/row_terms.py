@@ -6,18 +6,22 @@ residual's, or an observation-level effect's). The terms in E log τ are counted
 
 from __future__ import annotations
 
-import functools
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, gammaln
+
+from ...likelihoods import Likelihood
+from ...likelihoods.given import NOTHING, Given
 
 _NONE = np.zeros(0)
-_ENTRIES = 2**14  # nodes times rows at a time
 
 
 class RowTerms(NamedTuple):
-    """Σ_n ℓ, and of every row its derivatives in η̄ (e), v and, for rows that have it, s."""
+    """Σ_n ℓ, and of every row its derivatives in η̄ (e), v and, for rows that have it, s.
+
+    `noise` is the variance of a row's own effect given its η, where it has one; `start` what a call at
+    a point nearby may begin from.
+    """
 
     value: float
     e: np.ndarray
@@ -29,6 +33,8 @@ class RowTerms(NamedTuple):
     es: np.ndarray = _NONE
     vs: np.ndarray = _NONE
     ss: np.ndarray = _NONE
+    noise: np.ndarray = _NONE
+    start: Any = None
 
 
 class Rows(Protocol):
@@ -41,89 +47,28 @@ class Rows(Protocol):
     #: whether ℓ has a precision s of its own
     scaled: bool
 
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
-        """All derivatives at η̄, v and s."""
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
+        """All derivatives at η̄, v and s; `start` is that of terms nearby."""
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
 
 
-class Poisson:
-    """y ~ Poisson(exp η): E log p = yη̄ − exp(η̄ + v/2) − log y!."""
+class Averaged:
+    """Rows of a likelihood without an effect of their own: ℓ = E log p(y | η)."""
 
     gaussian_mean, coupled, scaled = True, True, False
 
-    def __init__(self, y: np.ndarray):
-        self.y = y
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
+        self.inner = likelihood.rows(y, given)
 
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0) -> RowTerms:
-        """All derivatives follow from the expected rate."""
-        with np.errstate(over="ignore"):
-            rate = np.exp(eta + v / 2)
-        value = float(self.y @ eta - rate.sum() - self._constant)
-        return RowTerms(value, self.y - rate, -rate / 2, -rate, -rate / 2, -rate / 4)
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0, start: Any = None) -> RowTerms:
+        """What the likelihood says of them."""
+        return RowTerms(*self.inner.at(eta, v))
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """log(y + ½), with weight y + ½."""
-        return np.log(self.y + 0.5), self.y + 0.5
-
-    @property
-    def _constant(self) -> float:
-        if not hasattr(self, "_log_factorials"):
-            self._log_factorials = float(gammaln(self.y + 1).sum())
-        return self._log_factorials
-
-
-class Binomial:
-    r"""y ~ Binomial(trials, σ(η)): E log p = yη̄ − trials E log(1 + e^η) + log of the choices.
-
-    Expectations are Gauss–Hermite sums; their error falls like exp(−2π√nodes / sd), so the number of
-    nodes follows the largest sd.
-    """
-
-    gaussian_mean, coupled, scaled = True, True, False
-
-    def __init__(self, y: np.ndarray, trials: np.ndarray):
-        self.y, self.trials = y, trials
-        choices = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
-        self._constant = float(choices.sum())
-
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0) -> RowTerms:
-        """E of log(1 + e^η) and of its first four derivatives."""
-        root = np.sqrt(v)
-        sums = np.zeros((5, len(eta)))
-        x, weights = hermite(root.max(initial=0.0))
-        together = max(1, _ENTRIES // max(len(eta), 1))
-        for start in range(0, len(x), together):
-            here = slice(start, start + together)
-            u, weight = eta + root * x[here, None], weights[here]
-            p = expit(u)
-            d = p * (1 - p)
-            sums[0] += weight @ np.logaddexp(0.0, u)
-            sums[1] += weight @ p
-            sums[2] += weight @ d
-            sums[3] += weight @ (d * (1 - 2 * p))
-            sums[4] += weight @ (d * (1 - 6 * d))
-        b, b1, b2, b3, b4 = self.trials * sums
-        value = float(self.y @ eta - b.sum() + self._constant)
-        return RowTerms(value, self.y - b1, -b2 / 2, -b2, -b3 / 2, -b4 / 4)
-
-    def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """The logit of a proportion drawn towards one half, with its weight."""
-        share = (self.y + 0.5) / (self.trials + 1)
-        return np.log(share / (1 - share)), (self.trials + 1) * share * (1 - share)
-
-
-def hermite(sd: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of a standard normal, enough for a logistic curve under this sd."""
-    return _rule(int(np.clip(16 * np.ceil((20 * sd**2 + 12) / 16), 16, 320)))
-
-
-@functools.cache
-def _rule(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    kept = w > 1e-18 * w.max()
-    return x[kept], w[kept] / w.sum()
+        """What the likelihood guesses."""
+        return self.inner.start()
 
 
 class Joint:
@@ -139,21 +84,24 @@ class Joint:
 
     def __init__(self, inner: Rows):
         self.inner = inner
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def solve(
-        self, zeta: np.ndarray, v: np.ndarray, s: float
+        self,
+        zeta: np.ndarray,
+        v: np.ndarray,
+        s: float,
+        start: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, RowTerms]:
         """a, t and the inner terms at (ζ̄ + a, t), by Newton's method on every row at once.
 
-        All are NaN where it finds no solution.
+        `start` are an a and t nearby. All a are NaN where it finds no solution.
         """
-        if self._last is None:
+        if start is None:
             guess, weight = self.inner.start()
             a = (guess - zeta) * weight / (weight + s)
             t = (s / (weight + s)) ** 2 * v + 1 / (weight + s)
         else:
-            a, t = self._last
+            a, t = start
         for _ in range(100):
             terms = self.inner.at(zeta + a, t, 1.0)
             g1, g2, J = self._system(terms, a, t, v, s)
@@ -166,9 +114,8 @@ class Joint:
             a, t = a + da, new_t
             if not np.isfinite(moved) or moved < 1e-13:
                 break
-        found = moved < 1e-8
-        self._last = (a, t) if found else None
-        a = a if found else np.full_like(a, np.nan)
+        if not moved < 1e-8:
+            a = np.full_like(a, np.nan)
         return a, t, self.inner.at(zeta + a, t, 1.0)
 
     @staticmethod
@@ -182,9 +129,9 @@ class Joint:
         J = (terms.ee - s, terms.ev, -slope * W_e / phi, 1 / t - slope * W_t / phi)
         return terms.e - s * a, np.log(t / phi), J
 
-    def at(self, zeta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+    def at(self, zeta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
         """The row term with its own effect maximised out."""
-        a, t, terms = self.solve(zeta, v, s)
+        a, t, terms = self.solve(zeta, v, s, start)
         W = -2 * terms.v
         W_e, W_t = -2 * terms.ev, -2 * terms.vv
         total = W + s
@@ -218,6 +165,8 @@ class Joint:
             es=s * da["s"] + a,
             vs=-0.5 * (ratio**2 * dW_s + f**2),
             ss=-0.5 * (2 * a * da["s"] + 2 * f * v * df + dE),
+            noise=E,
+            start=(a, t) if np.isfinite(value) else None,
         )
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:

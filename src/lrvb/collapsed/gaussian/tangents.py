@@ -6,32 +6,27 @@ The stationarity conditions of `optimum`, differentiated: M δμ = b + Cᵀ(ℓ_
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...numerics.anderson import Unsettled, solve_affine
 from .arrow import Blocks, Prior, posterior_precision
+from .best_gaussian import NoResponse, Tangent
 from .feedback import feedback
 from .incidence import Vector
 from .layout import Cross
-from .optimum import NoOptimum, Setting, State, level_covariances
+from .optimum import IteratedOptimum, level_covariances
+
+if TYPE_CHECKING:
+    from .reweighted import Reweighted
 
 _TOL = 1e-8  # relative: as many digits as a curvature is asked for
 
 
-class Tangent(NamedTuple):
-    """δμ, the change of Σ's blocks, of Σ_n ∂ℓ/∂s, and of the rows' variances where they matter."""
-
-    mu: Vector
-    blocks: Blocks
-    scale: float
-    v: np.ndarray | None = None
-
-
 def tangent(
-    setting: Setting,
-    state: State,
+    given: Reweighted,
+    best: IteratedOptimum,
     b: Vector,
     change: Prior | None,
     ds: float,
@@ -41,21 +36,21 @@ def tangent(
 
     `guess` is a δv to start from, such as that of a point nearby.
     """
-    layout, rows, terms, v = setting.layout, setting.rows, state.terms, state.v
+    layout, rows, terms, v = given.layout, given.rows, best.terms, best.v
     zero = np.zeros(layout.n)
     ev, vv = (terms.ev, terms.vv) if rows.coupled else (zero, zero)
     es, vs, ss = (terms.es, terms.vs, terms.ss) if rows.scaled else (zero, zero, zero)
 
     def parts(dv: np.ndarray) -> tuple[Vector, Blocks, np.ndarray]:
         pull = layout.adjoint(ev * dv + es * ds) if rows.coupled or ds else layout.zeros()
-        dmu = state.M.solve(b + pull)
+        dmu = best.M.solve(b + pull)
         d_eta = layout.forward(dmu)
         dW = -2 * (ev * d_eta + vv * dv + vs * ds)
-        dQ = layout.cross(dW) if rows.coupled or ds else _nothing(state)
+        dQ = layout.cross(dW) if rows.coupled or ds else _nothing(best)
         dQ = dQ if change is None else posterior_precision(dQ, change)
-        return dmu, state.Sigma.tangent(dQ), d_eta
+        return dmu, best.Sigma.tangent(dQ), d_eta
 
-    answer = feedback(layout, level_covariances(state.Sigma), vv)
+    answer = feedback(layout, level_covariances(best.Sigma), vv)
 
     def improved(u: np.ndarray) -> np.ndarray:
         away = layout.quadratic(*parts(v * u)[1]) - v * u
@@ -65,12 +60,12 @@ def tangent(
     try:
         dv = v * solve_affine(improved, zero if guess is None else guess / v, _TOL)
     except Unsettled as error:
-        raise NoOptimum from error
+        raise NoResponse from error
     dmu, blocks, d_eta = parts(dv)
     scale = float(es @ d_eta + vs @ dv + ss.sum() * ds) if rows.scaled else 0.0
     return Tangent(dmu, blocks, scale, dv)
 
 
-def _nothing(state: State) -> Cross:
-    Z11, Z1r, Zrr = state.M.blocks
+def _nothing(best: IteratedOptimum) -> Cross:
+    Z11, Z1r, Zrr = best.M.blocks
     return Cross(np.zeros_like(Z11), np.zeros_like(Z1r), np.zeros_like(Zrr))

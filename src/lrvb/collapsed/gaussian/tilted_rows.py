@@ -1,6 +1,6 @@
 """Rows with an effect of their own that has its own factor: q(u_n) tilted by the row's likelihood.
 
-u_n ~ N(η_n, 1/τ) and y_n | u_n by the family; the best q(u_n) ∝ exp(sη̄u − su²/2 + log p(y | u)) leaves
+u_n ~ N(η_n, 1/τ) and y_n | u_n by a likelihood; the best q(u_n) ∝ exp(sη̄u − su²/2 + log p(y | u)) leaves
 the row term A(sη̄, −s/2) − ½s(η̄² + v), and A's first and second derivatives are moments of u and u².
 """
 
@@ -10,45 +10,44 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammaln
 
 from ...families import Tilted
+from ...likelihoods import Likelihood
+from ...likelihoods.given import NOTHING, Given, take
 from ...numerics.double import in_double
 from ...numerics.program import Program
+from ...numerics.special import JAX
 from .row_terms import RowTerms
 
 _CHUNK = 2**13  # rows at a time: 64 quadrature nodes each
 
 
 class TiltedRows:
-    """y ~ Poisson(exp u) or Binomial(trials, σ(u)), with u ~ N(η, 1/τ) and s = E τ."""
+    """y by a likelihood given u in the place of η, with u ~ N(η, 1/τ) and s = E τ."""
 
     gaussian_mean, coupled, scaled = False, False, True
 
-    def __init__(self, family: str, y: np.ndarray, trials: np.ndarray):
-        self.family, self.y, self.trials = family, y, trials
-        constant = -gammaln(y + 1)
-        if family == "binomial":
-            constant = constant + gammaln(trials + 1) - gammaln(trials - y + 1)
-        self._constant = float(constant.sum()) - 0.5 * len(y) * np.log(2 * np.pi)
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
+        self.likelihood, self.y, self.given = likelihood, y, given
 
     @in_double
-    def at(self, eta: np.ndarray, v: np.ndarray, s: float) -> RowTerms:
+    def at(self, eta: np.ndarray, v: np.ndarray, s: float, start: Any = None) -> RowTerms:
         """The row term and its derivatives, from the moments of (u, u²)."""
         n = len(eta)
         length = min(_CHUNK, 1 << max(n - 1, 1).bit_length())
         parts = []
+        program = _program(self.likelihood)
         for start in range(0, n, length):
             here = np.arange(start, start + length).clip(max=n - 1)  # the last row pads
-            found = _program(self.family)(eta[here], np.float64(s), self.y[here], self.trials[here])
+            found = program(eta[here], np.float64(s), self.y[here], take(self.given, here))
             parts.append([np.asarray(part)[: n - start] for part in found])
         A, first, second, aa, ab, bb = (np.concatenate(p) for p in zip(*parts, strict=True))
         half = np.full(n, -0.5)
         zero = np.zeros(n)
+        constant = 0.5 * n * np.log(2 * np.pi)
         return RowTerms(
-            value=float(np.sum(A - 0.5 * s * (eta**2 + v))) + self._constant,
+            value=float(np.sum(A - 0.5 * s * (eta**2 + v))) - constant,
             e=s * (first - eta),
             v=s * half,
             ee=s**2 * aa - s,
@@ -58,37 +57,26 @@ class TiltedRows:
             es=first - eta + s * (eta * aa - 0.5 * ab),
             vs=half,
             ss=eta**2 * aa - eta * ab + 0.25 * bb,
+            noise=aa,
         )
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """A link-scale guess of u, with weight one at most."""
-        if self.family == "poisson":
-            return np.log(self.y + 0.5), (self.y + 0.5) / (self.y + 1.5)
-        share = (self.y + 0.5) / (self.trials + 1)
-        weight = (self.trials + 1) * share * (1 - share)
-        return np.log(share / (1 - share)), weight / (1 + weight)
-
-
-def _poisson(u: Any, row: Any) -> Any:
-    return row[0] * u - jnp.exp(u)
-
-
-def _binomial(u: Any, row: Any) -> Any:
-    return row[0] * u - row[1] * jax.nn.softplus(u)
+        """The likelihood's guess of u, with weight one at most."""
+        guess, weight = self.likelihood.start(self.y, self.given)
+        return guess, weight / (1 + weight)
 
 
 @functools.cache
-def _program(family: str) -> Program:
-    """(η̄, s, y, trials) → A, E u, E u², and the covariance of (u, u²), of every row."""
-    likelihood = {"poisson": _poisson, "binomial": _binomial}[family]
+def _program(likelihood: Likelihood) -> Program:
+    """(η̄, s, y, given) → A, E u, E u², and the covariance of (u, u²), of every row."""
 
-    def one(eta: Any, s: Any, y: Any, trials: Any) -> Any:
-        q = Tilted(lambda u: likelihood(u, (y, trials)))
+    def one(eta: Any, s: Any, y: Any, given: Any) -> Any:
+        q = Tilted(lambda u: likelihood.log_p(y, u, given, JAX))
         A, m, C, _ = q.evaluate(q.Stats(s * eta, -0.5 * s))
         V = C @ C.T
         return A, m.x, m.xx, V[0, 0], V[0, 1], V[1, 1]
 
-    def rows(eta: Any, s: Any, y: Any, trials: Any) -> Any:
-        return jax.vmap(one, (0, None, 0, 0))(eta, s, y, trials)
+    def rows(eta: Any, s: Any, y: Any, given: Any) -> Any:
+        return jax.vmap(one, (0, None, 0, 0))(eta, s, y, given)
 
     return Program(rows)

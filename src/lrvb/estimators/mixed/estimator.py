@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...collapsed.gaussian.optimum import NoOptimum
 from ...engine.curvature import linearize
 from ...engine.response import respond
-from ...errors import InvalidModel, NotAMaximum
+from ...errors import InvalidModel
+from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
 from .answers.prediction import check_request, predict_rows
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
-from .design.response_column import check_family
 from .design.standardised import Coordinates, coordinates, fixed_prior
-from .fit.assembly import Joined, join
+from .fit.arrangement import Arrangement
+from .fit.joint_response import JointResponse, join
+from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .fit.search import search
-from .fit.working import Working
 from .priors.stated import Priors, resolve
 
 if TYPE_CHECKING:
@@ -40,23 +41,29 @@ class MixedModel:
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
-    `prop(successes, trials)`). With `factorization="blocked"` all coefficients (β, z) share one
-    Gaussian factor, which is integrated out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the
-    paper. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with
-    missing values and counts them in `dropped_`.
+    `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
+    `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
+    out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
+    data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
+    `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
+    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`,
+    `n_iter_` and `converged_` say how it went.
     """
 
     def __init__(
         self,
         formula: str,
-        family: str = "gaussian",
+        family: str | Likelihood = DEFAULT,
         priors: Mapping[str, Any] | None = None,
         factorization: str = "blocked",
         *,
         missing: str = "error",
         tol: float = 1e-8,
         max_iter: int = 200,
+        progress: bool | None = None,
         verbose: bool | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -67,14 +74,19 @@ class MixedModel:
                 f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
                 "argument and the data go to fit."
             )
-        check_family(family)
+        if progress is not None and verbose is not None and bool(progress) != bool(verbose):
+            raise InvalidModel(
+                f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
+            )
+        _require_fittable(likelihood_of(family))
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
-        self.tol, self.max_iter, self.verbose = tol, max_iter, verbose
+        self.tol, self.max_iter, self.functions = tol, max_iter, functions
+        self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing)
+        design = build(self.formula, data, self.family, self.missing, self.functions)
         if not design.terms:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
@@ -85,10 +97,10 @@ class MixedModel:
                 f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
                 "a fixed effect or a group."
             )
-        priors = resolve(self.priors, design, self.family)
+        priors = resolve(self.priors, design)
         problem = state_problem(PrecisionModel(priors, design), None)
         where = coordinates(design)
-        optimum, work = search(
+        optimum, arrangement = find_optimum(
             design,
             problem,
             where,
@@ -100,43 +112,50 @@ class MixedModel:
         )
         averaged = self.factorization == "blocked"
         response = respond(linearize(optimum))
-        try:
-            joined = join(work.block, response, where, averaged=averaged)
-        except NoOptimum as error:
-            raise NotAMaximum(
-                "The coefficients' response does not settle: the rows' variances and weights drive each "
-                "other. Levels with very few rows and a wide prior do that; state a prior with larger "
-                "precisions of the random effects, or put the smallest levels together."
-            ) from error
-        self._keep(design, priors, where, work, joined)
+        joint = join(arrangement.block, response, where, averaged=averaged)
+        self._keep(design, priors, where, arrangement, joint)
         return self
 
     def _keep(
-        self, design: Design, priors: Priors, where: Coordinates, work: Working, joined: Joined
+        self,
+        design: Design,
+        priors: Priors,
+        where: Coordinates,
+        arrangement: Arrangement,
+        joint: JointResponse,
     ) -> None:
-        labels = _labels(design, joined)
+        labels = _labels(design, joint)
         names = [label for label in labels if label is not None]
         columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, where, work, joined, names, columns)
+        effects = Effects(design, where, arrangement, joint, names, columns)
         observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(joined.response, effects, labels=labels, observed=observed)
+        self.posterior_ = Posterior(
+            replace(joint.estimate, labels=tuple(labels)),
+            joint.precisions.fit.convergence,
+            local_variables=effects,
+            observed=observed,
+            response=joint.precisions,
+        )
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
         self.converged_ = self.posterior_.converged
-        self._where, self._work, self._joined, self._effects = where, work, joined, effects
+        self._where, self._arrangement = where, arrangement
+        self._joint, self._effects = joint, effects
 
     def __repr__(self) -> str:
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
             state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} iterations"
-        return f"<lrvb.MixedModel '{self.formula}', {self.family}, {self.factorization}: {state}>"
+        family = likelihood_of(self.family).name
+        return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 
     def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `verbose` says, or by itself where a person waits for many rows."""
-        if self.verbose is not None:
-            return bool(self.verbose)
+        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
     def _fitted(self) -> Posterior:
@@ -159,7 +178,6 @@ class MixedModel:
         """
         return summarize_model(
             self.formula,
-            self.family,
             self.factorization,
             self._design(),
             self.priors_,
@@ -173,7 +191,7 @@ class MixedModel:
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
         several come as a list, or as a mapping from names of your own.
         """
-        return contrast_table(contrasts, self._fitted(), prob)
+        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
         self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
@@ -199,35 +217,38 @@ class MixedModel:
         `term` is one coefficient, such as "1|g"; all of them by default.
         """
         import pandas as pd
-        from scipy.special import ndtri
 
         self._fitted()
-        if not isinstance(prob, numbers.Real) or not 0 < prob < 1:
-            raise InvalidModel(f"prob={prob!r} must lie between 0 and 1, such as 0.94.")
-        if term is not None and term not in self._effects:
+        check_probability("prob", prob)
+        if term is not None and not (isinstance(term, str) and term in self._effects.names):
             raise InvalidModel(
-                f"There is no random effect '{term}'; there are: {', '.join(self._effects)}."
+                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
             )
-        z = float(ndtri(0.5 + prob / 2))
         tables = {}
-        for name in self._effects if term is None else [term]:
-            dataset = self._effects[name]
+        for name in self._effects.names if term is None else [term]:
+            dataset = self._effects.dataset(name)
             mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
             level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
-            tables[name] = pd.DataFrame(
-                {
-                    "mean": mean,
-                    "sd": sd,
-                    "mfvb_sd": dataset["mfvb_sd"].to_numpy(),
-                    "lower": mean - z * sd,
-                    "upper": mean + z * sd,
-                },
-                index=level,
+            tables[name] = table(
+                level,
+                mean=mean,
+                sd=sd,
+                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
+                ends=normal_ends(mean, sd, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 
 
-def _labels(design: Design, joined: Joined) -> list[str | None]:
+def _require_fittable(family: Likelihood) -> None:
+    """The residual of a normal response is the only dispersion that is fitted."""
+    if family.dispersions and not family.quadratic:
+        raise InvalidModel(
+            f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
+            "do not fit; give a likelihood without one, with its value fixed in the object."
+        )
+
+
+def _labels(design: Design, joint: JointResponse) -> list[str | None]:
     """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
     labels: list[str | None] = list(design.names)
     matrices = {
@@ -235,7 +256,7 @@ def _labels(design: Design, joined: Joined) -> list[str | None]:
         for term in design.terms
         if len(term.coefficients) > 1
     }
-    for block, family in joined.inner.alpha.blocks.items():
+    for block, family in joint.precisions.alpha.blocks.items():
         coefficients = matrices.get(block)
         if coefficients is None:
             labels += family.names(block)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...engine.fitting import Fit
-from ...engine.newton import curved
 from ...errors import CoincidentComponents, InvalidModel
 from .priors import Priors
 
@@ -32,17 +30,7 @@ def relabelled(fit: Fit, order: np.ndarray) -> Fit:
     for name in ("mu", "Lambda", "pi"):
         here = alpha.slices[name]
         at[here] = at[here].reshape(len(order), -1)[order].reshape(-1)
-    old = fit.point
-    point = replace(
-        old,
-        eta=old.eta[at],
-        m=old.m[at],
-        C=old.C[np.ix_(at, at)],
-        gradient=old.gradient[at],
-        H=None if old.H is None else old.H[np.ix_(at, at)],
-    )
-    assert point.H is not None
-    return replace(fit, point=point, curved=curved(point.residual, point.C, point.H))
+    return fit.permuted(at)
 
 
 def failure(fit: Fit, priors: Priors) -> InvalidModel | None:

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...collapsed.partitions import Partitions
-from ...data.tables import Rows
+from ...data.standardise import measure
+from ...data.tables import Rows, refuse_lazy, refuse_masked
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...errors import InvalidData, InvalidModel
-from ...models.densities import LOG_2PI
-from ...models.gaussian_mixture import NormalMixture
+from ...models.gaussian_mixture import NormalMixture, log_densities
+from ...posterior.estimate import estimate_of
+from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
-from ...posterior.units import in_units
+from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
+from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
 from .priors import Priors, standardised_priors
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
-    column_scaling,
     parameters_on,
     require_full_rank,
+    scaling_of,
     unit_program,
 )
+from .trials import try_starts
 
 
 class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
@@ -57,23 +61,26 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Zero is flat.
     wishart_dof_prior : float or None
         Prior degrees of freedom of Λ; None means P + 2.
-    wishart_scale_prior : float, matrix or None
+    wishart_scale_prior : float or matrix or None
         Prior scale of Λ (E Λ = dof · scale), a number standing for a multiple of the identity;
         `numpy.inf` is flat; None scales every prior to the data.
     weight_concentration_prior : float
         Dirichlet concentration per component; zero is flat.
-    init : {"kmeans", "k-means++", "random", "random_from_data"} or array (N, K)
-        How starting responsibilities are found, or the responsibilities.
+    init : str or array
+        How starting responsibilities are found ("kmeans", "k-means++", "random" or
+        "random_from_data"), or the responsibilities (N, K). Twelve starts by that name (with
+        "kmeans", eight of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        on a sample of the rows, and the best of them is fitted.
     n_init : int
-        Starts tried; the one with the highest ELBO is kept.
+        Fits, each from twelve starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
         Iterations at most, of each start.
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
         Seed of the starts and of `sample`.
     verbose : int
-        Progress is shown when it is not zero.
+        Progress is shown when it is not zero: scikit-learn's name of `progress`.
     warm_start : bool
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
@@ -87,10 +94,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         E π, E μ, (E Λ)⁻¹, E Λ and the upper triangular U with UUᵀ = E Λ.
     weights_sd_, means_sd_ : arrays
         Linear-response standard deviations of π and μ.
-    weight_concentration_, degrees_of_freedom_ : arrays (K,)
-        Of q(π) and q(Λ).
-    lower_bound_, n_iter_, converged_
+    weight_concentration_, degrees_of_freedom_ : arrays
+        Of q(π) and q(Λ), each (K,).
+    n_starts_, n_best_ : int
+        Starts tried, and how many of the twelve of one fit came within a nat of the best of them;
+        where only one or two did, a larger `n_init` may find a better optimum.
+    elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
+    lower_bound_ : float
+        scikit-learn's name of `elbo_`.
 
     """
 
@@ -131,14 +143,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
+        refuse_lazy(X)
+        refuse_masked("X", X)
+        refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)
         if parts is not None:
             return self._fit_parts(parts, K, sample_weight is not None)
         labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         _require_distinct(getattr(X, "columns", ()))
-        X = validate_data(
-            self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=1, order="C"
-        )
+        X = checked_matrix(self, X, ensure_min_samples=2, order="C")
         weights, counted = None, X
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -150,7 +163,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
                 "components."
             )
         names = _column_names(self)
-        scaling = column_scaling(counted, None if weights is None else weights[weights > 0], names)
+        counts = None if weights is None else weights[weights > 0]
+        scaling = scaling_of(measure(counted, counts), names)
         priors = self._priors(scaling)
         Z = scaling.inward(X)
         if priors.flat_scale:
@@ -162,7 +176,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         pairs = coinciding(best.params(), priors)
         if pairs:
             warnings.warn(coincidence(pairs), stacklevel=2)
-        self._finish(best, scaling, float(len(Z) if weights is None else weights.sum()))
+        total = float(len(Z) if weights is None else weights.sum())
+        self._finish(best, scaling, total, observed={"x": X})
         return self
 
     def _priors(self, scaling: Scaling) -> Priors:
@@ -190,61 +205,81 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         best: Fit | None = None
         told: list[Any] = []
         failures: list[Exception] = []
-        for start in self._starts(rows, scaling, priors):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                try:
-                    candidate = fit(
-                        model,
-                        rows,
-                        init=start,
-                        tol=self.tol,
-                        max_iter=self.max_iter,
-                        progress=bool(self.verbose),
-                        chunk_size=self.chunk_size,
-                    )
-                except InvalidModel as error:
-                    unfinished = getattr(error, "fit", None)
-                    named = None if unfinished is None else failure(unfinished, priors)
-                    failures.append(named or error)
+        self.n_starts_ = self.n_best_ = 0
+        for starts in self._starts(rows, scaling, priors):
+            for start in starts:  # later ones stand in for those that fail
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    try:
+                        candidate = self._fit_from(start, model, rows)
+                    except InvalidModel as error:
+                        unfinished = getattr(error, "fit", None)
+                        named = None if unfinished is None else failure(unfinished, priors)
+                        failures.append(named or error)
+                        continue
+                failed = failure(candidate, priors)
+                if failed is not None:
+                    failures.append(failed)
                     continue
-            failed = failure(candidate, priors)
-            if failed is not None:
-                failures.append(failed)
-            elif best is None or _rank(candidate) > _rank(best):
-                best, told = candidate, caught
+                if best is None or _rank(candidate) > _rank(best):
+                    best, told = candidate, caught
+                break
         if best is None:
             raise failures[0]
         for warning in told:
             warnings.warn(warning.message, stacklevel=3)
         return best
 
-    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Any:
-        """Usual parameters to start from, one mapping after another."""
+    def _fit_from(self, start: Any, model: NormalMixture, rows: Rows) -> Fit:
+        return fit(
+            model,
+            rows,
+            init=start,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            progress=bool(self.verbose),
+            chunk_size=self.chunk_size,
+        )
+
+    def _starts(self, rows: Rows, scaling: Scaling, priors: Priors) -> Iterator[list[Any]]:
+        """For each of `n_init` fits, usual parameters to start from, the best of many trials first."""
         Z, weights, K = rows.columns["x"], rows.weights, int(self.n_components)
         last = self.__dict__.get("means_")
         if self.warm_start and last is not None and last.shape == (K, Z.shape[1]):
-            yield parameters_on(self.posterior_.fit.params(), scaling.inverse())
+            self.n_starts_ = self.n_best_ = 1
+            params = parameters_on(self.posterior_.fit.params(), self._scaling)
+            yield [parameters_on(params, scaling.inverse())]
             return
         rng = check_random_state(self.random_state)
-        for _ in range(self.n_init if isinstance(self.init, str) else 1):
+        if not isinstance(self.init, str):
+            self.n_starts_ = self.n_best_ = 1
             R = responsibilities(Z, K, self.init, weights, rng)
-            yield start_from(Z, R, weights, priors)
+            yield [start_from(Z, R, weights, priors)]
+            return
+        for _ in range(self.n_init):
+            trials = try_starts(Z, K, self.init, weights, priors, rng)
+            self.n_starts_ += trials.n_starts
+            self.n_best_ = max(self.n_best_, trials.n_best)
+            yield trials.starts
 
-    def _finish(self, best: Fit, scaling: Scaling, total: float) -> None:
+    def _finish(
+        self, best: Fit, scaling: Scaling, total: float, observed: dict[str, Any] | None = None
+    ) -> None:
         response = respond(linearize(best))
-        self._inner_fit, self._scaling = best, scaling
+        self._scaling = scaling
         params = parameters_on(best.params(), scaling)
         shift = total * np.log(scaling.scale).sum()  # log p(X) = log p(X′) − Σ_n log |∂x/∂x′|
         K, P = params["mu"]["loc"].shape
-        response, chart = in_units(
-            response, unit_program(K, P), (scaling.center, scaling.scale), params
-        )
-        point = replace(response.fit.point, elbo=best.elbo - shift)
-        optimum = replace(response.fit, point=point, trace=best.trace - shift)
-        response = replace(response, fit=optimum)
+        units = Units(*map(np.asarray, unit_program(K, P)(scaling.center, scaling.scale)))
         labels = _named(response.alpha, getattr(self, "feature_names_in_", None))
-        self.posterior_ = Posterior(response, labels=labels, chart=chart)
+        estimate = in_units(estimate_of(response), units, labels)
+        self.posterior_ = Posterior(
+            estimate,
+            best.convergence.shifted(-shift),
+            local_variables=rows_of(response, estimate.index, units.M),
+            observed=observed,
+            response=response,
+        )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
         self.covariances_ = np.linalg.inv(self.precisions_)
@@ -255,7 +290,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.weights_ = alpha / alpha.sum()
         self.weight_concentration_ = alpha
         self.degrees_of_freedom_ = params["Lambda"]["dof"]
-        self.lower_bound_, self.n_iter_ = response.fit.elbo, best.n_iter
+        self.elbo_ = self.lower_bound_ = self.posterior_.elbo
+        self.n_iter_ = best.n_iter
         self.converged_ = best.converged
         plain = self.posterior_.sd().to_numpy()[: K * P]
         self.means_sd_ = plain.reshape(K, P)
@@ -282,17 +318,10 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log density of each row under the mixture with the posterior-mean parameters."""
         X = self._checked(X)
-        parts = []
-        for k in range(len(self.weights_)):
-            root = (X - self.means_[k]) @ self.precisions_cholesky_[k]
-            logdet = np.log(np.diag(self.precisions_cholesky_[k])).sum()
-            parts.append(
-                np.log(self.weights_[k])
-                + logdet
-                - 0.5 * (root**2).sum(1)
-                - 0.5 * X.shape[1] * LOG_2PI
-            )
-        return logsumexp(np.stack(parts, axis=1), axis=1)
+        roots = self.precisions_cholesky_
+        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
@@ -312,22 +341,23 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return checked_matrix(self, X, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k)] up to a constant in k, (N, K), without cancellation."""
+        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
         X = self._checked(X)
         Z = self._scaling.inward(X)
-        m, params = self._inner_fit.moments, self._inner_fit.params()
-        result = np.empty((len(Z), len(self.weights_)))
-        for k in range(result.shape[1]):
-            Lambda = np.asarray(m.Lambda.x[k])
-            root = np.linalg.cholesky(Lambda)
-            distance = (((Z - params["mu"]["loc"][k]) @ root) ** 2).sum(axis=1)
-            spread = np.sum(Lambda * params["mu"]["cov"][k])
-            offset = float(m.pi.log_x[k]) + 0.5 * float(m.Lambda.logdet_x[k])
-            result[:, k] = offset - 0.5 * (distance + spread)
-        return result
+        optimum = self.posterior_.fit
+        m, params = optimum.moments, optimum.params()
+        Lambda = np.asarray(m.Lambda.x)
+        return log_densities(
+            Z,
+            params["mu"]["loc"],
+            np.linalg.cholesky(Lambda),
+            np.asarray(m.Lambda.logdet_x),
+            np.asarray(m.pi.log_x),
+            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -12,11 +12,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ...data.tables import Row
+from ...engine.functions import in_means
 from ...engine.response import Response
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from ...numerics.program import Program
 from ...posterior.posterior import Posterior
+from ...posterior.table import table
 from ...statement.meanfield import MeanField
 from .scaling import Scaling
 
@@ -34,12 +37,12 @@ class ComponentFunctions:
         See: app:function_covariance
         """
         K, _ = self._shape
-        inner = self._inner
-        alpha = np.asarray(inner.alpha.natural(inner.fit.eta)["pi"].log_x) + 1
+        response = self._response
+        alpha = np.asarray(response.alpha.natural(response.fit.eta)["pi"].log_x) + 1
         mean = alpha / alpha.sum()
-        J_eta = np.zeros((K, inner.alpha.size))
-        J_eta[:, inner.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
-        return _table(inner, mean, inner.in_means(J_eta), [f"pi[{k}]" for k in range(K)])
+        J_eta = np.zeros((K, response.alpha.size))
+        J_eta[:, response.alpha.slices["pi"]] = (np.eye(K) - mean[:, None]) / alpha.sum()
+        return _table(response, mean, in_means(response, J_eta), [f"pi[{k}]" for k in range(K)])
 
     def component_covariances(self) -> pd.DataFrame:
         """E Σ_k = E Λ_k⁻¹, entry by entry, with sds."""
@@ -67,15 +70,15 @@ class ComponentFunctions:
                 raise InvalidModel(f"There is no component {k!r}; they are 0 to {K - 1}.")
         if first == second:
             raise InvalidModel(f"Component {first} is at distance zero from itself; name two.")
-        inner = self._inner
+        response = self._response
         pair = np.array([first, second])
-        mean, J = separation_program(K, P)(inner.fit.m, pair)
+        mean, J = separation_program(K, P)(response.fit.m, pair)
         if not float(mean) > 1e-8:
             raise InvalidModel(
                 f"The means of components {first} and {second} coincide; the distance from zero to "
                 "zero has no standard deviation."
             )
-        row: pd.Series = _table(inner, mean, np.asarray(J)[None], [0]).iloc[0]
+        row: pd.Series = _table(response, mean, np.asarray(J)[None], [0]).iloc[0]
         return row.rename(f"separation({first},{second})")
 
     def membership(self, x: Any) -> pd.DataFrame:
@@ -84,9 +87,9 @@ class ComponentFunctions:
         x = np.asarray(x, dtype=float).reshape(-1)
         if x.shape != (P,) or not np.isfinite(x).all():
             raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
-        inner = self._inner
-        mean, J = membership_program(K, P)(inner.fit.m, self._scaling.inward(x))
-        return _table(inner, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
+        response = self._response
+        mean, J = membership_program(K, P)(response.fit.m, self._scaling.inward(x))
+        return _table(response, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
 
     # ---- shared ---------------------------------------------------------------------------
 
@@ -102,10 +105,9 @@ class ComponentFunctions:
         return [str(name) for name in names]
 
     @property
-    def _inner(self) -> Response:
+    def _response(self) -> Response:
         """The response in the fit's own coordinates, where nothing cancels."""
-        assert self.posterior_.chart is not None
-        return self.posterior_.chart.inner
+        return self.posterior_.response
 
     def _labels(self, word: str, i: np.ndarray, j: np.ndarray) -> list[str]:
         names = self._columns
@@ -117,15 +119,17 @@ class ComponentFunctions:
 
     def _spread(self, which: int, labels: list[str], units: np.ndarray) -> pd.DataFrame:
         """One of the three tables of `spread_program`, times the units of its entries."""
-        inner = self._inner
-        mean, J_eta = (part[which] for part in spread_program(*self._shape)(inner.fit.eta))
-        table = _table(inner, mean, inner.in_means(np.asarray(J_eta)), labels)
-        return table.mul(units, axis=0)
+        response = self._response
+        mean, J_eta = (part[which] for part in spread_program(*self._shape)(response.fit.eta))
+        return _table(response, mean, in_means(response, np.asarray(J_eta)), labels, units)
 
 
-def _table(inner: Response, mean: Any, J: np.ndarray, labels: list[Any]) -> pd.DataFrame:
-    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, inner.Sigma, J, optimize=True))
-    return pd.DataFrame({"mean": np.asarray(mean).reshape(-1), "sd": sd}, index=labels)
+def _table(
+    response: Response, mean: Any, J: np.ndarray, labels: list[Any], units: Any = 1.0
+) -> pd.DataFrame:
+    """Functions with Jacobian J in the fit's statistics, times the units of their values."""
+    sd = np.sqrt(np.einsum("fa,ab,fb->f", J, response.Sigma, J, optimize=True))
+    return table(labels, mean=units * np.asarray(mean).reshape(-1), sd=units * sd)
 
 
 # ---- values and derivatives ----------------------------------------------------------------
@@ -168,17 +172,20 @@ def separation_program(K: int, P: int) -> Program:
 @functools.lru_cache(maxsize=64)
 def membership_program(K: int, P: int) -> Program:
     """(m, x) → the probabilities of q(z) at x, and their Jacobian."""
+    model = _model(K, P)
     alpha = _mean_field(K, P)
 
     def probabilities(flat: Any, x: Any) -> Any:
-        m = alpha.moments(flat)
-        square = jnp.sum(m.Lambda.x * (x[:, None] * x + m.mu.xx), axis=(1, 2))
-        square = square - 2 * jnp.einsum("kab,a,kb->k", m.Lambda.x, x, m.mu.x)
-        return jax.nn.softmax(m.pi.log_x + 0.5 * m.Lambda.logdet_x - 0.5 * square)
+        phi = model.features(Row({"x": x}))
+        return jax.nn.softmax(model.log_densities(alpha.moments(flat), phi))
 
     return Program(lambda flat, x: (probabilities(flat, x), jax.jacrev(probabilities)(flat, x)))
 
 
+def _model(K: int, P: int) -> NormalMixture:
+    """The model with any prior: the density of a row does not know it."""
+    return NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
+
+
 def _mean_field(K: int, P: int) -> MeanField:
-    model = NormalMixture(K, np.zeros(P), np.eye(P), P + 2.0, np.eye(P), 1.0)
-    return MeanField(model.global_blocks(None))
+    return MeanField(_model(K, P).global_blocks(None))

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...collapsed.partitions import Partitions, partitioned_problem
-from ...data.tables import Rows
-from ...engine.fitting import SAMPLE, Fit, default_sum, fit
+from ...data.sample import sample_rows
+from ...engine.fitting import Fit, default_sum, fit
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from .components import failure, in_order
-from .parts import StandardisedMixture, scaling_of, summarise
+from .parts import StandardisedMixture, measure_parts
 from .priors import Priors
-from .scaling import Scaling, require_full_rank
+from .scaling import Scaling, require_full_rank, scaling_of
 
 
 def fit_parts(
     mixture: Any, parts: Partitions, K: int, weighted: bool
 ) -> tuple[Fit, Priors, Scaling, float]:
     """The best fit of an estimator to all parts, its priors and scale, and the rows' total weight."""
-    summary = summarise(parts)
-    if summary.n < max(K, 2):
+    columns = measure_parts(parts)
+    if columns.n < max(K, 2):
         raise InvalidData(
-            f"X has n_samples={summary.n} rows, fewer than n_components={K}; use fewer components."
+            f"X has n_samples={columns.n} rows, fewer than n_components={K}; use fewer components."
         )
-    mixture.n_features_in_ = len(summary.mean)
-    names = [str(j) for j in range(len(summary.mean))]
-    scaling = scaling_of(summary, names)
+    mixture.n_features_in_ = len(columns.center)
+    names = [str(j) for j in range(len(columns.center))]
+    scaling = scaling_of(columns, names)
     priors = mixture._priors(scaling)
     model = StandardisedMixture(K, priors, scaling, weighted)
     problem, over_parts = partitioned_problem(model, parts, default_sum)
     assert problem.rows is not None
-    sample = _sample(problem.rows)
+    if not weighted and problem.n != columns.n:
+        raise InvalidData(
+            f"X had {columns.n} rows in the first pass, but {problem.n} in the second; every pass "
+            "must read the same rows in the same order."
+        )
+    sample = sample_rows(problem.rows)
     if not isinstance(mixture.init, str):
         raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")
     if priors.flat_scale:
@@ -51,13 +54,4 @@ def fit_parts(
     failed = failure(best, priors)
     if failed is not None:
         raise failed
-    return in_order(best), priors, scaling, summary.total
-
-
-def _sample(rows: Rows) -> Rows:
-    """At most `SAMPLE` of the rows, counting for all of them."""
-    if rows.n <= SAMPLE:
-        return rows
-    chosen = np.random.default_rng(0).choice(rows.n, SAMPLE, replace=False)
-    weights = np.asarray(rows.weights)[chosen] * (rows.n / SAMPLE)
-    return Rows({"x": rows.columns["x"][chosen]}, weights=weights)
+    return in_order(best), priors, scaling, columns.total

@@ -6,15 +6,16 @@ Every pass standardises the rows it reads, so that nothing of the size of X is m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...collapsed.partitions import Chunks, Partitions
-from ...data.tables import Rows
+from ...data.standardise import Measures, measure, merge
+from ...data.tables import Rows, real, refuse_masked
 from ...errors import InvalidData
 from ...models.gaussian_mixture import NormalMixture
-from .scaling import Scaling, checked_scaling
+from .scaling import Scaling
 
 LARGE = 2**22  # numbers in X above which an array in memory is visited in slices
 SLICE = 2**18  # numbers per slice
@@ -53,37 +54,30 @@ def in_parts(X: Any, weights: Any) -> Partitions | None:
 
 
 def _named(part: Any) -> dict[str, Any]:
-    return dict(part) if isinstance(part, Mapping) else {"x": np.asarray(part)}
+    columns = dict(part) if isinstance(part, Mapping) else {"x": part}
+    for name, column in columns.items():
+        real(name, column)
+        refuse_masked(name, column)
+    return {name: np.asarray(column) for name, column in columns.items()}
 
 
-class Summary(NamedTuple):
-    """Rows, their total weight, and of every column mean, Σw(x − mean)², lowest and highest."""
-
-    n: int
-    total: float
-    mean: np.ndarray
-    squares: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def summarise(parts: Partitions) -> Summary:
-    """One pass: sizes, centres and spreads, merged without cancellation."""
-    whole: Summary | None = None
-    for part in parts.map(_summary):
+def measure_parts(parts: Partitions) -> Measures:
+    """One pass: the measures of every part, put together."""
+    whole: Measures | None = None
+    for part in parts.map(_measured):
         if part is None:
             continue
-        if whole is not None and len(part.mean) != len(whole.mean):
+        if whole is not None and len(part.center) != len(whole.center):
             raise InvalidData(
-                f"A part of X has {len(part.mean)} columns, but another has {len(whole.mean)}."
+                f"A part of X has {len(part.center)} columns, but another has {len(whole.center)}."
             )
-        whole = part if whole is None else _merged(whole, part)
+        whole = part if whole is None else merge(whole, part)
     if whole is None:
         raise InvalidData("X has no rows: Found array with 0 sample(s); at least 2 are needed.")
     return whole
 
 
-def _summary(number: int, part: Mapping[str, Any]) -> Summary | None:
+def _measured(number: int, part: Mapping[str, Any]) -> Measures | None:
     x = np.asarray(part["x"])
     if x.ndim != 2:
         raise InvalidData(f"Part {number} of X has shape {x.shape}; it must have rows and columns.")
@@ -99,12 +93,9 @@ def _summary(number: int, part: Mapping[str, Any]) -> Summary | None:
             column=column,
         )
     w = None if "weight" not in part else _weights(number, part["weight"])
-    total = float(len(x) if w is None else w.sum())
-    if total == 0:
+    if w is not None and not w.any():
         return None
-    mean = np.average(x, axis=0, weights=w)
-    squares = ((x - mean) ** 2 * (1.0 if w is None else w[:, None])).sum(axis=0)
-    return Summary(len(x), total, mean, squares, x.min(axis=0), x.max(axis=0))
+    return measure(x, w)
 
 
 def _weights(number: int, weights: Any) -> np.ndarray:
@@ -114,28 +105,6 @@ def _weights(number: int, weights: Any) -> np.ndarray:
             f"Part {number} of sample_weight holds a value that is negative or not finite."
         )
     return w
-
-
-def _merged(a: Summary, b: Summary) -> Summary:
-    total = a.total + b.total
-    delta = b.mean - a.mean
-    return Summary(
-        a.n + b.n,
-        total,
-        a.mean + delta * (b.total / total),
-        a.squares + b.squares + delta**2 * (a.total * b.total / total),
-        np.minimum(a.low, b.low),
-        np.maximum(a.high, b.high),
-    )
-
-
-def scaling_of(summary: Summary, names: list[str]) -> Scaling:
-    """Centre and sd of each column; a column that does not vary is measured by its own size."""
-    largest = np.maximum(np.abs(summary.low), np.abs(summary.high))
-    constant = summary.high - summary.low <= 8 * np.finfo(float).eps * largest
-    unit = np.where(largest > 0, largest, 1.0)
-    sd = np.sqrt(summary.squares / summary.total)
-    return checked_scaling(Scaling(summary.mean, np.where(constant, unit, sd)), names)
 
 
 class StandardisedMixture(NormalMixture):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from ...data.standardise import Measures
 from ...errors import InvalidData
 from ...models.gaussian_mixture import NormalMixture
 from ...numerics.program import Program
@@ -31,20 +32,9 @@ class Scaling(NamedTuple):
         return Scaling(-self.center / self.scale, 1 / self.scale)
 
 
-def column_scaling(X: np.ndarray, weights: np.ndarray | None, names: list[str]) -> Scaling:
-    """Centre and sd of each column; a column that does not vary is measured by its own size."""
-    largest = np.abs(X).max(axis=0)
-    unit = np.where(largest > 0, largest, 1.0)
-    Y = X / unit  # squares of very large or very small numbers leave the range of doubles
-    center = np.average(Y, axis=0, weights=weights)
-    center += np.average(Y - center, axis=0, weights=weights)
-    sd = np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights))
-    constant = (np.ptp(Y, axis=0) <= 8 * np.finfo(float).eps) | (sd == 0)
-    return checked_scaling(Scaling(center * unit, np.where(constant, 1.0, sd) * unit), names)
-
-
-def checked_scaling(scaling: Scaling, names: list[str]) -> Scaling:
-    """The scaling, unless variances of precisions would leave the range of doubles."""
+def scaling_of(columns: Measures, names: list[str]) -> Scaling:
+    """By centre and spread, unless variances of precisions would leave the range of doubles."""
+    scaling = Scaling(columns.center, columns.unit())
     with np.errstate(over="ignore", divide="ignore"):
         # Λ has units of 1/x², and variances of its entries are squares of that
         fine = np.isfinite(scaling.scale**4) & np.isfinite(scaling.scale**-4.0)

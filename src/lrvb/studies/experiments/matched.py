@@ -34,7 +34,7 @@ def fit(X: np.ndarray, labels: np.ndarray, **options: Any) -> GaussianMixture:
 
 def linear_response(mixture: GaussianMixture) -> Response:
     """V, H and Σ̂ at the optimum once more, in the fit's own coordinates: what is timed."""
-    return respond(linearize(mixture._inner_fit, local_sum=GramSum()))
+    return respond(linearize(mixture.posterior_.fit, local_sum=GramSum()))
 
 
 def chain(

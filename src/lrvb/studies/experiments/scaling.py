@@ -74,7 +74,7 @@ def run(task: str, settings: Settings, seed: int) -> Tables:
         "draws": settings["draws"],
         "sweeps": draws.sweeps,
         "ess": ess,
-        "global_coordinates": mixture._inner_fit.m.size,
+        "global_coordinates": mixture.posterior_.fit.m.size,
         "iterations": mixture.n_iter_,
     }
     per_sweep = draws.seconds / draws.sweeps

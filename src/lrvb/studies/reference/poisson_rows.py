@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, wrightomega
+from scipy.special import wrightomega
+
+from ...likelihoods import POISSON
 
 STEP = 0.5  # of the width 1/√(τ + λ) at the mode
 LARGEST_STEP = 0.35  # on the scale of z, where eᶻ sets the pace: relative error below 1e-11
@@ -38,11 +40,7 @@ def row_moments(
     width = left + _reach(tau, rate, depth, 1.0)
     step = np.minimum(STEP / np.sqrt(tau + rate), LARGEST_STEP) / refine
     integral, mean, var = _shape_moments(tau, rate, left, width, np.ceil(width / step).astype(int))
-    top = (
-        0.5 * np.log(tau / (2 * np.pi))
-        - 0.5 * tau * (mode - mu) ** 2
-        + (y * mode - rate - gammaln(y + 1))
-    )
+    top = 0.5 * np.log(tau / (2 * np.pi)) - 0.5 * tau * (mode - mu) ** 2 + POISSON.log_p(y, mode)
     return RowMoments(top + np.log(integral), mode + mean, var)
 
 

@@ -8,45 +8,35 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from ....errors import InvalidModel
+from ....posterior.intervals import check_probability, normal_ends
 from ....posterior.posterior import Posterior
+from ....posterior.table import table
 from ..design.columns import close_to
-from .summary import check_probability
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
-WORD = re.compile(r"[^\s+\-*/()^]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
+WORD = re.compile(r"[^\s+\-*/()^\[]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
 
 
-def contrast_table(contrasts: Any, posterior: Posterior, prob: float) -> pd.DataFrame:
+def contrast_table(
+    contrasts: Any, posterior: Posterior, prob: float, references: Iterable[str] = ()
+) -> pd.DataFrame:
     """`mean, sd, mfvb_sd, z, lower, upper` of c'θ, one row for each contrast; z = mean/sd.
 
-    Var(c'θ) = c'Σ̂c, and c'Vc by mean field.
+    Var(c'θ) = c'Σ̂c, and c'Vc by mean field. `references` are levels without a coefficient.
     """
     check_probability("prob", prob)
     asked = _asked(contrasts)
     known = posterior.names
-    C = np.array([weights(text, known) for text in asked.values()])
-    response = posterior.response
-    at = posterior._at(known)
-    mean = C @ response.fit.m[at]
+    C = np.array([weights(text, known, references) for text in asked.values()])
+    mean = C @ posterior.mean().to_numpy()
     sd, mfvb_sd = (
-        np.sqrt(np.einsum("ka,ab,kb->k", C, response.covariance(method)[np.ix_(at, at)], C))
+        np.sqrt(np.einsum("ka,ab,kb->k", C, posterior.cov(method=method).to_numpy(), C))
         for method in ("lrvb", "mfvb")
     )
-    reach = float(ndtri(0.5 + prob / 2)) * sd
-    return pd.DataFrame(
-        {
-            "mean": mean,
-            "sd": sd,
-            "mfvb_sd": mfvb_sd,
-            "z": mean / sd,
-            "lower": mean - reach,
-            "upper": mean + reach,
-        },
-        index=pd.Index(list(asked)),
-    )
+    ends = normal_ends(mean, sd, prob)
+    return table(list(asked), mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=ends)
 
 
 def _asked(contrasts: Any) -> dict[str, str]:
@@ -70,17 +60,18 @@ def _asked(contrasts: Any) -> dict[str, str]:
     return asked
 
 
-def weights(text: str, known: list[str]) -> np.ndarray:
+def weights(text: str, known: list[str], references: Iterable[str] = ()) -> np.ndarray:
     """The number before every known name in a contrast, zero for those it does not have."""
-    reader = _Reader(text, known)
+    reader = _Reader(text, known, set(references))
     return reader.read()
 
 
 class _Reader:
     """Reads ± number * name ± … from left to right; the longest known name at a place wins."""
 
-    def __init__(self, text: str, known: list[str]):
+    def __init__(self, text: str, known: list[str], references: set[str]):
         self.text, self.at = text, 0
+        self.references = references
         self.known = known
         self.longest = sorted(known, key=len, reverse=True)
 
@@ -163,6 +154,11 @@ class _Reader:
             self._fail(
                 "A name or a number was expected; write a contrast as a plain sum, such as "
                 "'2*x1 - 0.5*x2'."
+            )
+        if word.group() in self.references:
+            self._fail(
+                f"'{word.group()}' is the level with which the others of its factor are compared, so "
+                "that it has no coefficient; the others are differences from it: leave it out."
             )
         self._fail(f"There is no quantity '{word.group()}'; {close_to(word.group(), self.known)}")
 

@@ -11,14 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....collapsed.gaussian.incidence import Entries, Vector, rest_entries
+from ....collapsed.gaussian.functionals import Functionals
+from ....collapsed.gaussian.incidence import Incidence, rest_entries
+from ....collapsed.seam import LocalResponse
 from ....errors import InvalidModel
+from ....numerics.algebra import local_covariance
 from ..design.design import Design, NewRows
 from ..design.standardised import Coordinates
-from ..fit.assembly import Joined
+from ..fit.arrangement import Arrangement
+from ..fit.joint_response import JointResponse
 from ..fit.precision_model import block_name
-from ..fit.working import Working
-from .levels import Effects
+from .levels import row_effects
 from .standard_deviations import inverse_mean
 
 
@@ -34,87 +37,72 @@ class Predictor(NamedTuple):
 
 
 def of_new_rows(
-    design: Design, where: Coordinates, work: Working, joined: Joined, new: NewRows
+    design: Design,
+    where: Coordinates,
+    arrangement: Arrangement,
+    joint: JointResponse,
+    new: NewRows,
 ) -> Predictor:
     """η of other rows."""
-    rows = _touched(design, where, work, new)
-    found = work.block.collapse(joined.inner.fit.m)
-    mean = rows.forward(found.mu) + where.shift
+    rows = _touched(design, where, arrangement, new)
+    mean, variance = _moments(joint.coefficients.of(Functionals(rows)), joint)
+    mean = mean + where.shift
     if new.offset is not None:
         mean = mean + new.offset
-    variance = rows.quadratic(*joined.given)
-    for w in _moved(joined):
-        variance += rows.forward(w) ** 2
     own = np.zeros(len(mean))
-    for t, (term, place) in enumerate(zip(design.terms, work.places, strict=True)):
+    for t, (term, place) in enumerate(zip(design.terms, arrangement.places, strict=True)):
         unseen = new.codes[term.factor] < 0
         if place.factor < 0:
-            own += _prior_variance(design, joined, t, new.R[t])
+            own += _prior_variance(design, joint, t, new.R[t])
         elif unseen.any():
-            variance[unseen] += _prior_variance(design, joined, t, new.R[t][unseen])
+            variance[unseen] += _prior_variance(design, joint, t, new.R[t][unseen])
     return Predictor(mean, variance, own)
 
 
 def of_fitted_rows(
-    design: Design, where: Coordinates, work: Working, joined: Joined, effects: Effects
+    design: Design, where: Coordinates, arrangement: Arrangement, joint: JointResponse
 ) -> Predictor:
     """η of the rows of the fit, in their own order, with each row's own effect where there is one."""
-    block = work.block
-    layout, found = block.layout, block.collapse(joined.inner.fit.m)
-    mean = layout.forward(found.mu) + where.shift
-    moves = [layout.forward(w) for w in _moved(joined)]
-    variance = layout.quadratic(*joined.given)
-    if any(place.factor < 0 for place in work.places):
-        own = effects.row_effects()
-        L = _root(joined)
-        mean = mean + own.mean
-        variance = (1 + own.follow) ** 2 * variance + own.noise
-        at = block.precisions.scale
-        moves = [(1 + own.follow) * m + L[at, k] * own.scale for k, m in enumerate(moves)]
-    for moved in moves:
-        variance += moved**2
+    block = arrangement.block
+    zeta = joint.coefficients.of(Functionals(block.layout.incidence))
+    if any(place.factor < 0 for place in arrangement.places):
+        assert block.precisions.scale is not None
+        zeta = row_effects(arrangement, joint).predictor(zeta, block.precisions.scale)
+    mean, variance = _moments(zeta, joint)
     back = np.empty(len(mean), dtype=int)
-    back[work.order] = np.arange(len(mean))
-    mean, variance = mean[back], variance[back]
+    back[arrangement.order] = np.arange(len(mean))
+    mean, variance = mean[back] + where.shift, variance[back]
     mean = mean if design.offset is None else mean + design.offset
     return Predictor(mean, variance, np.zeros(len(mean)))
 
 
-def _root(joined: Joined) -> np.ndarray:
-    """L with Σ̂_α = LLᵀ."""
-    return np.linalg.cholesky(joined.inner.Sigma)
+def _moments(rows: LocalResponse, joint: JointResponse) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every row."""
+    cov, _ = local_covariance(rows.Sigma, rows.R, joint.precisions.Sigma)
+    return rows.z[:, 0], cov[:, 0, 0]
 
 
-def _moved(joined: Joined) -> list[Vector]:
-    """The columns of RL, so that (c'R)Σ̂_α(c'R)ᵀ is the sum of their squared products with c."""
-    L = _root(joined)
-    columns = []
-    for k in range(len(L)):
-        z = sum(L[a, k] * r.z for a, r in enumerate(joined.R))
-        rest = sum(L[a, k] * r.rest for a, r in enumerate(joined.R))
-        columns.append(Vector(np.asarray(z), np.asarray(rest)))
-    return columns
-
-
-def _touched(design: Design, where: Coordinates, work: Working, new: NewRows) -> Entries:
+def _touched(
+    design: Design, where: Coordinates, arrangement: Arrangement, new: NewRows
+) -> Incidence:
     """Where new rows touch the coefficients; levels that are not among them touch nothing."""
-    layout, n = work.block.layout, len(new.X)
+    layout, n = arrangement.block.layout, len(new.X)
     levels, columns = [], []
-    for f, factor in enumerate(work.factors):
+    for f, factor in enumerate(arrangement.factors):
         known = new.codes[factor] >= 0
-        parts = [new.R[t] for t, place in enumerate(work.places) if place.factor == f]
+        parts = [new.R[t] for t, place in enumerate(arrangement.places) if place.factor == f]
         levels.append(np.where(known, new.codes[factor], 0).astype(np.int64))
         columns.append(np.hstack(parts) * known[:, None])
-    if not work.factors:
+    if not arrangement.factors:
         levels, columns = [np.zeros(n, dtype=np.int64)], [np.zeros((n, 0))]
     places, values = rest_entries(layout.offsets, levels[1:], columns[1:], n)
-    return Entries(where.inward(new.X), levels[0], columns[0], places, values)
+    return Incidence(where.inward(new.X), levels[0], columns[0], places, values)
 
 
-def _prior_variance(design: Design, joined: Joined, t: int, R: np.ndarray) -> np.ndarray:
+def _prior_variance(design: Design, joint: JointResponse, t: int, R: np.ndarray) -> np.ndarray:
     """r'E[Λ⁻¹]r of every row, with the expectation under q."""
     term = design.terms[t]
-    S = inverse_mean(joined.inner, block_name(term.name, len(term.coefficients)))
+    S = inverse_mean(joint.precisions, block_name(term.name, len(term.coefficients)))
     if not np.isfinite(S).all():
         raise InvalidModel(
             f"The variance of a new level of '{term.group}' has no finite expectation: the posterior "

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import digamma, gammaln, ndtri, polygamma
+from scipy.special import digamma, gammaln, polygamma
 
+from ....engine.functions import in_means
 from ....engine.response import Response
 from ....families import Gamma, Wishart
 from ....numerics.double import in_double
+from ....posterior.intervals import normal_ends
 from ....posterior.posterior import Posterior
+from ....posterior.table import table
 from ..design.design import Design
 from ..fit.precision_model import RESIDUAL, block_name
 
@@ -68,17 +71,9 @@ def sd_table(design: Design, response: Response, prob: float) -> pd.DataFrame:
     sd, mfvb_sd = _sds(response, found, slope_a, slope_b, own)
     log_sd, _ = _sds(response, found, polygamma(1, a), -1 / b, polygamma(1, a))
     center = digamma(a) - np.log(b)
-    z = float(ndtri(0.5 + prob / 2))
-    return pd.DataFrame(
-        {
-            "mean": mean,
-            "sd": sd,
-            "mfvb_sd": mfvb_sd,
-            "lower": np.exp(-0.5 * (center + z * log_sd)),
-            "upper": np.exp(-0.5 * (center - z * log_sd)),
-        },
-        index=pd.Index([s.name for s in found]),
-    )
+    lower, upper = (np.exp(end) for end in normal_ends(-0.5 * center, 0.5 * log_sd, prob))
+    names = [s.name for s in found]
+    return table(names, mean=mean, sd=sd, mfvb_sd=mfvb_sd, ends=(lower, upper))
 
 
 def _sds(
@@ -95,7 +90,7 @@ def _sds(
     J_eta = np.zeros((len(found), response.alpha.size))
     for k, s in enumerate(found):
         J_eta[k, s.log_at], J_eta[k, s.at] = slope_a[k], -slope_b[k]
-    J = response.in_means(J_eta)
+    J = in_means(response, J_eta)
     explained = np.einsum("ka,ab,kb->k", J, response.V, J)
     plain = np.where(np.isfinite(own) & (own > explained), own, explained)
     moved = np.einsum("ka,ab,kb->k", J, response.Sigma, J)
@@ -109,7 +104,7 @@ def correlation_table(design: Design, posterior: Posterior, prob: float) -> pd.D
     linear-response covariance), mfvb_sd that of draws of q itself.
     """
     ends = [(1 - prob) / 2, (1 + prob) / 2]
-    rows = {}
+    names, rows = [], []
     correlated = [term for term in design.terms if len(term.coefficients) > 1]
     if correlated:
         drawn = posterior.draws(DRAWS, SEED)
@@ -120,9 +115,10 @@ def correlation_table(design: Design, posterior: Posterior, prob: float) -> pd.D
             _correlations(ours), _correlations(plain), strict=True
         ):
             name = f"corr[{term.name}][{term.coefficients[i]},{term.coefficients[j]}]"
-            rows[name] = [values.mean(), values.std(), alone.std(), *np.quantile(values, ends)]
-    columns = ["mean", "sd", "mfvb_sd", "lower", "upper"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
+            names.append(name)
+            rows.append([values.mean(), values.std(), alone.std(), *np.quantile(values, ends)])
+    mean, sd, mfvb_sd, lower, upper = np.reshape(rows, (-1, 5)).T
+    return table(names, mean=mean, sd=sd, mfvb_sd=mfvb_sd, ends=(lower, upper))
 
 
 @in_double

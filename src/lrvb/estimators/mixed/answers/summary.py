@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import html
-import numbers
-from typing import Any
 
 import pandas as pd
 
-from ....errors import InvalidModel
-from ....posterior.intervals import intervals
+from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
 from ..priors.stated import Priors
@@ -54,7 +51,6 @@ class Summary(pd.DataFrame):
 
 def summarize_model(
     formula: str,
-    family: str,
     factorization: str,
     design: Design,
     priors: Priors,
@@ -71,44 +67,27 @@ def summarize_model(
     parts = [table for table in (fixed, sds.loc[others], correlations, sds.loc[own]) if len(table)]
     table = Summary(pd.concat(parts))
     blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
-    table.heading = _heading(formula, family, factorization, design, posterior)
+    table.heading = _heading(formula, factorization, design, posterior)
     table.blocks = {title: names for title, names in blocks.items() if names}
     table.priors = priors.table()
     return table
 
 
-def check_probability(argument: str, value: Any) -> None:
-    """An interval's probability lies between 0 and 1."""
-    if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
-        raise InvalidModel(f"{argument}={value!r} must lie between 0 and 1, such as 0.94.")
-
-
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    names = list(design.names)
-    lower, upper = (ends[: len(names)] for ends in intervals(posterior.response, prob))
-    return pd.DataFrame(
-        {
-            "mean": posterior.mean(names),
-            "sd": posterior.sd(names),
-            "mfvb_sd": posterior.sd(names, method="mfvb"),
-            "lower": lower,
-            "upper": upper,
-        },
-        index=pd.Index(names),
-    )
+    return posterior.summary(prob).loc[list(design.names)]
 
 
 def _heading(
-    formula: str, family: str, factorization: str, design: Design, posterior: Posterior
+    formula: str, factorization: str, design: Design, posterior: Posterior
 ) -> tuple[str, ...]:
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
     groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
-    how = "converged" if posterior.converged else f"NOT converged ({posterior.fit.reason})"
+    how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     return (
         f"Mixed model: {formula}",
-        f"Family: {family}; factorization: {factorization}",
+        f"Family: {design.family.name}; factorization: {factorization}",
         f"Rows: {design.n:,}{dropped}; groups: {groups}",
         f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations",
     )

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ....data.tables import as_columns, length, shortened
+from ....data.tables import as_columns, length, refuse_lazy, shortened
 from ....errors import InvalidData, InvalidModel
 
 SHOWN = 5  # rows or names listed before an ellipsis
+DROP_THEM = 'Fill them in, or set missing="drop" to leave those rows out.'
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean")
 
 
 class Table(NamedTuple):
     """Named columns of equal length n without missing values, and the labels of the rows.
 
-    `positions` are the rows' places in the user's table, of which `dropped` rows are gone.
+    `positions` are the rows' places in the user's table, of which `dropped` rows are gone;
+    `functions` are the user's own, which a formula may call.
     """
 
     frame: pd.DataFrame
     rows: pd.Index
     positions: np.ndarray
     dropped: int
+    functions: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
     @property
     def n(self) -> int:
@@ -70,8 +74,7 @@ def column_names(data: Any) -> list[str]:
     """The names of the table's columns."""
     if isinstance(data, Mapping):
         return [str(name) for name in data]
-    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
-        raise InvalidData("The data are a lazy frame; call .collect() on it first.")
+    refuse_lazy(data)
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
         return [str(name) for name in data.columns]
     raise InvalidData(
@@ -80,7 +83,9 @@ def column_names(data: Any) -> list[str]:
     )
 
 
-def read_table(data: Any, names: Iterable[str], missing: str = "error") -> Table:
+def read_table(
+    data: Any, names: Iterable[str], missing: str = "error", remedy: str = DROP_THEM
+) -> Table:
     """The named columns as pandas holds them, rows with missing values refused or dropped."""
     if missing not in ("error", "drop"):
         raise InvalidModel(f"missing={missing!r} must be 'error' or 'drop'.")
@@ -88,7 +93,7 @@ def read_table(data: Any, names: Iterable[str], missing: str = "error") -> Table
     gaps = {name: np.asarray(column.isna()) for name, column in columns.items()}
     keep = ~np.logical_or.reduce([np.zeros(n, dtype=bool), *gaps.values()])
     if not keep.all() and missing == "error":
-        raise _missing(gaps, keep)
+        raise _missing(gaps, keep, remedy)
     positions = np.flatnonzero(keep)
     if not len(positions):
         raise InvalidData(
@@ -112,6 +117,7 @@ def read_table(data: Any, names: Iterable[str], missing: str = "error") -> Table
 def _columns(data: Any, names: list[str]) -> tuple[dict[str, pd.Series], pd.Index, int]:
     """The columns as Series, the row labels, and the number of rows."""
     if isinstance(data, pd.DataFrame):
+        data = data.set_axis([str(name) for name in data.columns], axis="columns")
         for name in names:
             if (data.columns == name).sum() > 1:
                 raise InvalidData(
@@ -123,7 +129,8 @@ def _columns(data: Any, names: list[str]) -> tuple[dict[str, pd.Series], pd.Inde
         columns = {name: data[name].reset_index(drop=True) for name in names}
         return columns, data.index, len(data)
     if isinstance(data, Mapping):
-        arrays, labels = as_columns({name: data[name] for name in (names or data)})
+        texts = {str(name): column for name, column in data.items()}
+        arrays, labels = as_columns({name: texts[name] for name in (names or texts)})
         n = length(arrays)
     else:
         arrays, labels, n = {name: data[name] for name in names}, None, len(data)
@@ -158,7 +165,7 @@ def _from_polars(column: Any) -> pd.Series:
     return pd.Series(column.to_list(), dtype=object)
 
 
-def _missing(gaps: dict[str, np.ndarray], keep: np.ndarray) -> InvalidData:
+def _missing(gaps: dict[str, np.ndarray], keep: np.ndarray, remedy: str) -> InvalidData:
     """The error that lists the rows and columns with missing values."""
     found = {name: np.flatnonzero(gap) for name, gap in gaps.items() if gap.any()}
     listed = "; ".join(
@@ -171,7 +178,7 @@ def _missing(gaps: dict[str, np.ndarray], keep: np.ndarray) -> InvalidData:
     count = int((~keep).sum())
     return InvalidData(
         f"{count} of {len(keep)} rows {'has' if count == 1 else 'have'} missing values: {listed}. "
-        'Fill them in, or set missing="drop" to leave those rows out.',
+        + remedy,
         column=first,
         row=int(found[first][0]),
         rows={name: rows.tolist() for name, rows in found.items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,26 +10,33 @@ import numpy as np
 import pandas as pd
 
 from ....errors import InvalidData
+from ....likelihoods import Given, Likelihood, likelihood_of
+from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import Block, Number, build_block, build_number, check_syntax, named_columns
 from .rank import check_rank
-from .response_column import check_family, read_response, read_trials
+from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
+
+FILL_THEM = (
+    "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
+)
 
 
 class NewRows(NamedTuple):
-    """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen.
+    """The design of other rows: X (n, p); R of each term; codes of each factor, −1 if unseen, and labels.
 
-    trials are None unless the family is binomial and the table has them.
+    trials are None unless the family has them and the table has their column.
     """
 
     X: np.ndarray
     offset: np.ndarray | None
     R: list[np.ndarray]
     codes: list[np.ndarray]
+    labels: list[np.ndarray]
     trials: np.ndarray | None
     rows: pd.Index
 
@@ -42,7 +50,7 @@ class Design:
     """
 
     formula: Formula
-    family: str
+    family: Likelihood
     y: np.ndarray
     trials: np.ndarray | None
     X: np.ndarray
@@ -57,11 +65,17 @@ class Design:
     offsets: list[Number] = field(repr=False)
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
+    functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def given(self) -> Given:
+        """What the family's density needs besides y and η."""
+        return {} if self.trials is None else {"trials": self.trials}
 
     def apply(self, data: Any) -> NewRows:
         """The same columns for new rows, with the categories and transforms of these rows.
@@ -70,7 +84,9 @@ class Design:
         column of an effect of each row, (1|obs), may be left out: every row is then a new level.
         """
         formula = self._without_rows(column_names(data))
-        table = read_table(data, _named(formula, column_names(data), response=False))
+        own = self.functions
+        named = _named(formula, column_names(data), response=False, own=own)
+        table = read_table(data, named, remedy=FILL_THEM)._replace(functions=own)
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
@@ -86,7 +102,8 @@ class Design:
                 else np.full(table.n, -1, np.int32)
                 for coder in self.coders
             ],
-            trials=_new_trials(formula, data),
+            labels=[coder.written(table) for coder in self.coders],
+            trials=_new_trials(formula, data, own),
             rows=table.rows,
         )
 
@@ -99,25 +116,34 @@ class Design:
         return self.formula if own <= set(known) else self.formula._replace(bars=bars)
 
 
-def build(formula: Formula | str, data: Any, family: str, missing: str = "error") -> Design:
+def build(
+    formula: Formula | str,
+    data: Any,
+    family: str | Likelihood,
+    missing: str = "error",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
-    with missing values in a column of the formula and counts them in `dropped`.
+    with missing values in a column of the formula and counts them in `dropped`. `functions` are
+    the user's own, by the names that the formula has for them.
     """
-    check_family(family)
+    likelihood = likelihood_of(family)
+    own = own_functions(functions)
     formula = parse(formula) if isinstance(formula, str) else formula
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    table = read_table(data, _named(formula, column_names(data)), missing)
-    y, trials = read_response(formula, table, family)
+    named = _named(formula, column_names(data), own=own)
+    table = read_table(data, named, missing)._replace(functions=own)
+    y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     check_rank(X, list(fixed.names))
     return Design(
         formula=formula,
-        family=family,
+        family=likelihood,
         y=y,
         trials=trials,
         X=X,
@@ -127,20 +153,23 @@ def build(formula: Formula | str, data: Any, family: str, missing: str = "error"
         factors=factors,
         rows=table.rows,
         dropped=table.dropped,
-        observation=observation_factor(terms, factors, family),
+        observation=observation_factor(terms, factors, likelihood),
         fixed=fixed,
         offsets=[number for _, number in offsets],
         sources=sources,
         coders=coders,
+        functions=own,
     )
 
 
-def _named(formula: Formula, known: list[str], response: bool = True) -> list[str]:
+def _named(
+    formula: Formula, known: list[str], response: bool = True, own: Iterable[str] = ()
+) -> list[str]:
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
     if response:
         texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
-    names = [name for text in texts for name in named_columns(text, known, formula.text)]
+    names = [name for text in texts for name in named_columns(text, known, formula.text, own)]
     names += [name for bar in formula.bars for name in bar.columns]
     for name in names:
         if name not in known:
@@ -164,10 +193,15 @@ def _total(values: list[np.ndarray]) -> np.ndarray | None:
     return np.sum(values, axis=0) if values else None
 
 
-def _new_trials(formula: Formula, data: Any) -> np.ndarray | None:
+def _new_trials(
+    formula: Formula, data: Any, own: Mapping[str, Callable[..., Any]]
+) -> np.ndarray | None:
     """The trials of new rows when the table has their column."""
     known = column_names(data)
-    if formula.trials is None or not set(named_columns(formula.trials, known)) <= set(known):
+    if formula.trials is None:
         return None
-    names = [*named_columns(formula.trials, known), *_named(formula, known, response=False)]
-    return read_trials(formula, read_table(data, names))
+    trials = named_columns(formula.trials, known, own=own)
+    if not set(trials) <= set(known):
+        return None
+    names = [*trials, *_named(formula, known, response=False, own=own)]
+    return read_trials(formula, read_table(data, names, remedy=FILL_THEM)._replace(functions=own))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import numbers
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,11 +38,41 @@ class Coder(NamedTuple):
         key = np.zeros(table.n, dtype=np.int64)
         known = np.ones(table.n, dtype=bool)
         for name, labels in zip(self.columns, self.labels, strict=True):
-            part = labels.get_indexer(pd.Index(_values(table.frame[name])))
+            part = _matched(labels, pd.Index(_values(table.frame[name])))
             known &= part >= 0
             key = key * len(labels) + part
         codes = self.combinations.get_indexer(pd.Index(key))
         return np.where(known, codes, -1).astype(np.int32)
+
+    def written(self, table: Table) -> np.ndarray:
+        """The label of every new row, of several columns joined by ':'; none where they are absent."""
+        if not set(self.columns) <= set(table.frame):
+            return np.full(table.n, "", dtype=object)
+        texts = [table.frame[name].astype(str).to_numpy() for name in self.columns]
+        return np.array([":".join(parts) for parts in zip(*texts, strict=True)], dtype=object)
+
+
+def _matched(labels: pd.Index, values: pd.Index) -> np.ndarray:
+    """Where each value stands among the labels, −1 where it does not.
+
+    4601, 4601.0 and "4601" are one label, whichever of them the fit has seen.
+    """
+    found = labels.get_indexer(values)
+    missed = found < 0
+    if missed.any():
+        written = pd.Index([_written(label) for label in labels])
+        if written.is_unique:
+            found[missed] = written.get_indexer(pd.Index([_written(v) for v in values[missed]]))
+    return found
+
+
+def _written(label: Any) -> Any:
+    """A label as it is written: a whole number without a point."""
+    if isinstance(label, str | bytes | bool | np.bool_):
+        return str(label)
+    if isinstance(label, numbers.Real) and float(label).is_integer():
+        return str(int(float(label)) if isinstance(label, float | np.floating) else label)
+    return str(label)
 
 
 def read_factor(name: str, columns: tuple[str, ...], table: Table) -> tuple[Factor, Coder]:

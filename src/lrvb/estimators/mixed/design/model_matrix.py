@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,10 @@ import pandas as pd
 
 from ....data.tables import LARGEST
 from ....errors import InvalidData, InvalidModel
+from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
 from .columns import Table, close_to, is_date, is_text
 
-# Functions a formula may use beyond formulaic's own (log, exp, center, scale, poly, bs, …).
-FUNCTIONS = {"sqrt": np.sqrt, "abs": np.abs, "log1p": np.log1p, "expm1": np.expm1}
 KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "lambda"}
 LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
 
@@ -30,6 +30,15 @@ class Block(NamedTuple):
     names: tuple[str, ...]
     spec: Any
     seen: dict[str, pd.Index]
+
+    def references(self) -> list[str]:
+        """Names that levels without a column of their own would have, such as c[a]."""
+        return [
+            name
+            for expression, (_, state) in self.spec.encoder_state.items()
+            for level in state.get("categories", ())
+            if (name := f"{expression}[{level}]") not in self.names
+        ]
 
     def apply(self, table: Table) -> np.ndarray:
         """The same columns for other rows, (n, q): categories and transforms as they were."""
@@ -48,26 +57,26 @@ class Block(NamedTuple):
         return _evaluate(self.text, self.spec, table)[0]
 
 
-def named_columns(text: str, known: list[str], within: str = "") -> list[str]:
+def named_columns(
+    text: str, known: list[str], within: str = "", own: Iterable[str] = ()
+) -> list[str]:
     """The columns that a text of the formula names; a function that is not known is an error.
 
     Names that are no columns are kept for the caller to complain about: only those that belong
     to formulas themselves are left out.
     """
-    from formulaic.transforms import TRANSFORMS
-
+    functions = {*TRANSFORMS, *FUNCTIONS, *own}
     found: list[str] = []
     for word in words(text):
         name = word.name if word.name in known else word.name.split(".")[0]
-        ours = name in TRANSFORMS or name in FUNCTIONS or name in KEYWORDS
+        ours = name in functions or name in KEYWORDS or name in ("np", "contr")
         if word.called and word.name == name:
             if not ours:
-                functions = [*TRANSFORMS, *FUNCTIONS]
                 raise formula_error(
                     text,
                     word.at,
                     f"The function '{name}' is not known in a formula; "
-                    f"{close_to(name, functions)} NumPy's are written np.sin(x).",
+                    f"{close_to(name, sorted(functions))} NumPy's are written np.sin(x).",
                     within,
                 )
         elif not word.keyword and (name in known or not ours):
@@ -96,15 +105,14 @@ def check_syntax(text: str, within: str = "") -> None:
 
 def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
     """The columns of a text, (n, q), and the block that makes them again."""
-    import formulaic
-
-    named = named_columns(text, list(table.frame.columns))
+    formula = _read(text, table)
+    named = named_columns(text, list(table.frame.columns), own=table.functions)
     _check_kinds(text, named, table)
-    values, spec = _evaluate(text, formulaic.Formula(text), table)
+    values, spec = _evaluate(text, formula, table)
     seen = {}
     for expression, (kind, _) in spec.encoder_state.items():
         if kind.value == "categorical":
-            for name in named_columns(str(expression), list(table.frame.columns)):
+            for name in _columns_of(str(expression), table):
                 seen[name] = pd.Index(pd.unique(np.asarray(table.frame[name])))
     names = _names(spec)
     repeated = [name for name in names if names.count(name) > 1]
@@ -113,6 +121,23 @@ def build_block(text: str, table: Table) -> tuple[np.ndarray, Block]:
     for name, column in zip(names, values.T, strict=True):
         check_finite(name, column, table)
     return values, Block(text, tuple(names), spec, seen)
+
+
+def _columns_of(text: str, table: Table) -> list[str]:
+    return named_columns(text, list(table.frame.columns), own=table.functions)
+
+
+def _read(text: str, table: Table) -> Any:
+    """What formulaic makes of a text, every piece of Python in it known to be harmless."""
+    import formulaic
+
+    formula = formulaic.Formula(text)
+    for term in formula:
+        for factor in term.factors:
+            expression, method = factor.expr, factor.eval_method.value
+            if method == "python" or (method == "lookup" and expression not in table.frame):
+                check_allowed(expression, table.frame.columns, table.functions)
+    return formula
 
 
 class Number(NamedTuple):
@@ -133,19 +158,17 @@ class Number(NamedTuple):
 
 def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
     """The value of an expression in every row, (n,), and what makes it again on other rows."""
-    import formulaic
-
-    if not named_columns(text, list(table.frame.columns)):
+    if not _columns_of(text, table):
         number = Number(text, None)
         return number.apply(table), number
     check_syntax(f"0 + {{{text}}}")
-    values, spec = _one_number(text, formulaic.Formula(f"0 + {{{text}}}"), table)
+    values, spec = _one_number(text, _read(f"0 + {{{text}}}", table), table)
     return values, Number(text, spec)
 
 
 def _one_number(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
     """One finite number per row, and the specification that makes it."""
-    for name in named_columns(text, list(table.frame.columns)):
+    for name in _columns_of(text, table):
         if is_text(table.frame[name]):
             raise _needs_numbers(text, name, table)
     values, spec = _evaluate(text, recipe, table)
@@ -186,7 +209,10 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", DataMismatchWarning)
             matrix = recipe.get_model_matrix(
-                table.frame, output="numpy", na_action="ignore", context=FUNCTIONS
+                table.frame,
+                output="numpy",
+                na_action="ignore",
+                context={**FUNCTIONS, **table.functions},
             )
     except DataMismatchWarning as error:
         unknown = str(error).partition("{")[2].partition("}")[0]
@@ -197,7 +223,7 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
     except (FactorEvaluationError, FormulaicError, TypeError, ValueError, AttributeError) as error:
         factor = re.match(r"Unable to evaluate factor `(.*?)`\. \[", str(error), re.DOTALL)
         part = factor.group(1) if factor else ""
-        for name in named_columns(part, list(table.frame.columns)):
+        for name in _columns_of(part, table):
             if is_text(table.frame[name]):
                 raise _needs_numbers(part, name, table) from error
         dotted = [name for name in table.frame.columns if "." in name and name in text]
@@ -231,7 +257,7 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
                 f"Column '{name}' holds dates; make a number of them, such as days since the first.",
                 column=name,
             )
-        if not (is_text(column) or re.search(rf"\bC\(\s*{re.escape(name)}\b", text)):
+        if not (is_text(column) or re.search(rf"\bC\(\s*`?{re.escape(name)}`?\s*[,)]", text)):
             continue
         levels = column.nunique()
         if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from ....data.standardise import Measures, measure
 from ....errors import InvalidData
 
 CHUNK = 2**18
+CONSTANT = 1e-12  # a spread, of a column's size, that nothing can be learnt from
 SMALL = 1e-10  # a unit column's distance from the span of the others, beyond rounding
+
+
+def centred(X: np.ndarray, intercept: int | None) -> Measures:
+    """The columns around their means where an intercept can absorb them, otherwise around zero."""
+    kept = True if intercept is None else np.arange(X.shape[1]) == intercept
+    return measure(X).about_zero(kept)
 
 
 def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -28,20 +36,16 @@ def check_rank(X: np.ndarray, names: list[str]) -> None:
     """
     if X.shape[1] == 0:
         return
-    has_intercept = "Intercept" in names
-    center = X.mean(axis=0) if has_intercept else np.zeros(X.shape[1])
-    if has_intercept:
-        center[names.index("Intercept")] = 0.0
-    size = np.sqrt(np.array([np.mean(column**2) for column in X.T]))
-    spread = np.sqrt(np.array([np.mean((x - c) ** 2) for x, c in zip(X.T, center, strict=True)]))
-    for name, s, full in zip(names, spread, size, strict=True):
+    columns = centred(X, names.index("Intercept") if "Intercept" in names else None)
+    center, spread, size = columns.center, columns.spread, columns.size
+    for name, same, full in zip(names, columns.constant(CONSTANT), size, strict=True):
         if full == 0:
             raise InvalidData(
                 f"The fixed effect '{name}' is zero in every row, so that it has no effect to "
                 "estimate (an empty combination of categories?); leave it out.",
                 column=name,
             )
-        if s <= 1e-12 * full:
+        if same:
             raise InvalidData(
                 f"The fixed effect '{name}' is the same in every row and cannot be told from the "
                 "intercept; leave one of the two out.",

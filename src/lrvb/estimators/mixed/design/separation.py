@@ -6,27 +6,29 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
+from ....data.standardise import measure
 from ....errors import InvalidData
-from ..priors.defaults import column_scales
 from .design import Design
-from .rank import triangle
+from .rank import CONSTANT, triangle
 
 ROUNDS = 50  # of adding violated rows to the linear programme
 BATCH = 500  # rows added in a round
 NEGLIGIBLE = 1e-7  # the linear programme's own tolerance
 
 
-def check_separation(design: Design, family: str, held: set[str]) -> None:
+def check_separation(design: Design, held: set[str]) -> None:
     """Refuse data in which some fixed effects run off to infinity, unless their priors are stated.
 
-    The likelihood rises for ever along a direction b when Xb ≥ 0 wherever every trial succeeds,
-    Xb ≤ 0 wherever none does (or a count is zero), Xb = 0 in between, and Xb ≠ 0 somewhere; then
-    only the prior holds the effects, so it has to be the user's. Effects in `held` have one and
-    stay where they are.
+    The likelihood rises for ever along a direction b when Xb ≥ 0 wherever log p never falls with η
+    (every trial succeeds), Xb ≤ 0 wherever it never rises (none does, a count is zero), Xb = 0 in
+    between, and Xb ≠ 0 somewhere; then only the prior holds the effects, so it has to be the user's.
+    Effects in `held` have one and stay where they are.
     """
-    if family == "gaussian":
+    family, y, given = design.family, design.y, design.given
+    sides = family.free_sides(y, given)
+    if sides is None:
         return
-    sign, bound = _signs(design, family)
+    sign, bound = sides
     names = [name for name in design.names if name not in held]
     if separating_direction(_columns(design, names), sign, bound) is None:
         return
@@ -34,9 +36,11 @@ def check_separation(design: Design, family: str, held: set[str]) -> None:
         fewer = [other for other in names if other != name]
         if separating_direction(_columns(design, fewer), sign, bound) is not None:
             names = fewer
-    spread = column_scales(_columns(design, names[-1:]))[1][0]
+    spread = measure(_columns(design, names[-1:])).unit(CONSTANT)[0]
+    listed = ", ".join(f"'{name}'" for name in names)
+    what = family.free_words(y, given, design.formula.response, listed)
     raise InvalidData(
-        f"{_what(design, family, names)}; state how large it can be, for example "
+        f"{what}; state how large it can be, for example "
         f'priors={{"{names[-1]}": lrvb.prior.Normal(0, {2 / spread:.2g})}}, or leave it out.',
         column=names[-1],
         columns=names,
@@ -48,40 +52,6 @@ def _columns(design: Design, names: list[str]) -> np.ndarray:
     return design.X[:, [design.names.index(name) for name in names]]
 
 
-def _what(design: Design, family: str, names: list[str]) -> str:
-    """What is the matter, in words."""
-    response = design.formula.response
-    listed = ", ".join(f"'{name}'" for name in names)
-    if family == "poisson" and not design.y.any():
-        return (
-            f"Every count in '{response}' is zero, so that the data set no lower limit to {listed}"
-        )
-    if family == "poisson":
-        return (
-            f"All counts in '{response}' are zero wherever {listed} would lower them, so that the "
-            "data set no limit to the effect"
-        )
-    everything = 0 if not design.y.any() else 1
-    if np.ptp(design.y / (1 if design.trials is None else design.trials)) == 0:
-        return (
-            f"Every row of '{response}' has the same outcome {everything}, so that the data set no "
-            f"limit to {listed}"
-        )
-    return (
-        f"The response '{response}' is separated perfectly by {listed}: on one side of it there are "
-        "only failures or only successes, so that the data set no limit to the effect"
-    )
-
-
-def _signs(design: Design, family: str) -> tuple[np.ndarray, np.ndarray]:
-    """+1 where Xb may only rise, −1 where it may only fall, and whether it is bound to zero."""
-    y = design.y
-    if family == "poisson":
-        return np.full(len(y), -1.0), y > 0
-    trials = np.ones_like(y) if design.trials is None else design.trials
-    return np.where(y > 0, 1.0, -1.0), (y > 0) & (y < trials)
-
-
 def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> np.ndarray | None:
     """b ≠ 0 with sign·Xb ≥ 0, = 0 on bound rows, > 0 somewhere, |b| ≤ 1/size; None if there is none.
 
@@ -91,7 +61,7 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
     """
     if not X.shape[1]:
         return None
-    size = np.sqrt(np.mean(X**2, axis=0))
+    size = measure(X).size
     basis = np.eye(X.shape[1])
     if bound.any():
         R = triangle(X[bound], np.zeros(X.shape[1]), size)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..priors.stated import Priors
 from .design import Design
+from .rank import centred
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -45,15 +46,11 @@ def coordinates(design: Design) -> Coordinates:
     """Centres where an intercept can absorb them, standard deviations, the mean of a gaussian y."""
     X, names = design.X, design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
-    center, shift = np.zeros(X.shape[1]), 0.0
-    if intercept is not None:
-        center = X.mean(axis=0)
-        center[intercept] = 0.0
-        if design.family == "gaussian":
-            y = design.y if design.offset is None else design.y - design.offset
-            shift = float(y.mean())
-    scale = np.sqrt(((X - center) ** 2).mean(axis=0))
-    return Coordinates(center, np.where(scale > 0, scale, 1.0), intercept, shift)
+    columns, shift = centred(X, intercept), 0.0
+    if intercept is not None and design.family.quadratic:
+        y = design.y if design.offset is None else design.y - design.offset
+        shift = float(y.mean())
+    return Coordinates(columns.center, columns.unit(), intercept, shift)
 
 
 class FixedPrior(NamedTuple):

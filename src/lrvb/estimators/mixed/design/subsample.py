@@ -6,27 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....data.sample import sample_levels
 from .design import Design
 from .groups import Factor
-
-ROWS = 20_000  # about as many rows in the sample
-LARGE = 4 * ROWS  # fewer rows are fitted at once
 
 
 def sample_of(design: Design) -> Design | None:
     """The rows of some levels of the factor with most levels; None for a table that is not large."""
     usable = [f for f in range(len(design.factors)) if f != design.observation]
-    if design.n <= LARGE or not usable:
+    if not usable:
         return None
-    largest = max(usable, key=lambda f: len(design.factors[f].levels))
-    levels = len(design.factors[largest].levels)
-    taken = int(np.ceil(levels * ROWS / design.n))
-    if taken < 50:  # a few large levels: all of them are needed to know their spread
+    largest = max((design.factors[f] for f in usable), key=lambda factor: len(factor.levels))
+    rows = sample_levels(largest.codes, len(largest.levels))
+    if rows is None:
         return None
-    chosen = np.random.default_rng(0).permutation(levels)[:taken]
-    inside = np.zeros(levels, dtype=bool)
-    inside[chosen] = True
-    rows = np.flatnonzero(inside[design.factors[largest].codes])
     factors = [_recoded(factor, rows) for factor in design.factors]
     return replace(
         design,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import InvalidModel
+from ....likelihoods import Likelihood
 from ..text.bars import Bar
 from ..text.scanning import formula_error
 from .columns import Table
@@ -122,15 +123,15 @@ def _same(a: Factor, b: Factor) -> bool:
     return bool((image[a.codes] == b.codes).all())
 
 
-def observation_factor(terms: list[Term], factors: list[Factor], family: str) -> int | None:
+def observation_factor(terms: list[Term], factors: list[Factor], family: Likelihood) -> int | None:
     """The factor with one row for each level and an intercept, (1|obs), if there is one.
 
-    For a gaussian response its standard deviation is the residual's: an error.
+    Where the rows have a normal residual its standard deviation is the residual's: an error.
     """
     for term in terms:
         levels = len(factors[term.factor].levels)
         if term.coefficients == ("1",) and levels == len(term.R):
-            if family == "gaussian":
+            if family.quadratic:
                 raise InvalidModel(
                     f"The group '{term.group}' has one row for each level, so that its standard "
                     "deviation cannot be told from the residual's; leave its term out.",

@@ -14,7 +14,7 @@ LINK_VARIANCE = 0.5  # of a linear predictor on the log or logit scale, where no
 
 def start(design: Design) -> dict[str, dict[str, Any]]:
     """Usual parameters of every block, with the certainty of as many levels as there are."""
-    residual = _residual_variance(design) if design.family == "gaussian" else LINK_VARIANCE
+    residual = _residual_variance(design) if design.family.link.has_units else LINK_VARIANCE
     share = 0.5 * residual / max(len(design.terms), 1)
     init: dict[str, dict[str, Any]] = {}
     for term in design.terms:
@@ -27,7 +27,7 @@ def start(design: Design) -> dict[str, dict[str, Any]]:
         else:
             dof = levels + q + 1.0
             init[name] = {"dof": dof, "scale": np.diag(precision) / dof}
-    if design.family == "gaussian":
+    if design.family.quadratic:
         shape = 0.5 * design.n + 1
         init[RESIDUAL] = {"shape": shape, "rate": shape * 0.5 * residual}
     return init

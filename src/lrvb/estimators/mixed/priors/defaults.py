@@ -1,15 +1,18 @@
 """Default priors: weakly informative and scaled to the data, so that a change of units changes nothing.
 
-Everything is said about standardised columns and, for a gaussian response, in its standard deviations;
-for the others the link (log, logit) sets the scale.
+Everything is said about standardised columns and, where η has the response's units, in its standard
+deviations; otherwise the link (log, logit) sets the scale.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ....data.standardise import measure
+from ....likelihoods import Dispersion
 from ....prior import Gamma, Wishart
 from ..design.design import Design
+from ..design.rank import CONSTANT
 from ..design.terms import Term
 
 # One sd of a column may move the response by WIDTH of its sds (of the link's units): far more than
@@ -25,27 +28,23 @@ WIDTH = 10.0
 EFFECT_SHAPE = 1.0
 EFFECT_SIZE = 0.2
 
-# τ ~ Gamma(½, ½(0.01·s)²): one residual of size 0.01 s. Residuals are many and may be tiny beside the
-# effects, so this prior is much weaker.
-RESIDUAL_SHAPE = 0.5
-RESIDUAL_SIZE = 0.01
 
-
-def default_fixed(design: Design, family: str) -> tuple[np.ndarray, np.ndarray]:
+def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     """Means and sds of the fixed effects.
 
-    A slope is N(0, (10 s/sd(x))²) with s = sd(y) for gaussian and 1 for the others. The intercept's
+    A slope is N(0, (10 s/sd(x))²) with s = sd(y) where η has y's units and 1 otherwise. The intercept's
     mean is the link of the mean response, and its sd, 10 s √(1 + Σ(x̄/sd(x))²), is what the slopes' priors
     make of an intercept at the centre of the data. Without an intercept the columns together
     carry the level of the response, so s is its size around zero.
     """
-    level = mean_on_link(design, family)
-    center, spread = column_scales(design.X)
+    level = mean_on_link(design)
+    columns = measure(design.X)
+    center, spread = columns.center, columns.unit(CONSTANT)
     mean = np.zeros(len(design.names))
     if "Intercept" not in design.names:
-        scale = _response_size(design, family, level)
+        scale = _response_size(design, level)
         return mean, WIDTH * scale / spread
-    scale = _response_sd(design) if family == "gaussian" else 1.0
+    scale = _response_sd(design) if design.family.link.has_units else 1.0
     sd = WIDTH * scale / spread
     j = design.names.index("Intercept")
     varying = np.arange(len(mean)) != j
@@ -54,19 +53,19 @@ def default_fixed(design: Design, family: str) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd
 
 
-def default_term(design: Design, term: Term, family: str) -> Gamma | Wishart:
+def default_term(design: Design, term: Term) -> Gamma | Wishart:
     """Gamma(1, (0.2 s/size)²) of one coefficient's precision, size the typical size of its column.
 
     For q correlated coefficients Wishart(q + 1, W₀): uniform correlations, and each coefficient's variance
     distributed as above at the centre of the columns, W₀⁻¹ = 2 A D Aᵀ with D those rates and A the shift
     from the centre to zero.
     """
-    scale = residual_scale(design) if family == "gaussian" else 1.0
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
     names = {
         name for other in design.terms if other.factor == term.factor for name in other.coefficients
     }
-    center, spread = column_scales(term.R)
-    size = spread if "1" in names else np.sqrt(np.mean(term.R**2, axis=0))
+    columns = measure(term.R)
+    size = columns.unit(CONSTANT) if "1" in names else columns.size
     rate = (EFFECT_SIZE * scale / size) ** 2
     q = len(term.coefficients)
     if q == 1:
@@ -74,45 +73,25 @@ def default_term(design: Design, term: Term, family: str) -> Gamma | Wishart:
     shift = np.eye(q)
     if "1" in term.coefficients:
         j = term.coefficients.index("1")
-        shift[j] = np.where(np.arange(q) == j, 1.0, -center)
+        shift[j] = np.where(np.arange(q) == j, 1.0, -columns.center)
     inverse = np.linalg.inv(shift)
     W = inverse.T @ np.diag(1 / (2 * rate)) @ inverse
     return Wishart(q + 2 * EFFECT_SHAPE - 1, (W + W.T) / 2)
 
 
-def default_residual(design: Design) -> Gamma:
-    """Gamma(½, ½(0.01 s)²) of the residual precision."""
-    return Gamma(RESIDUAL_SHAPE, 0.5 * (RESIDUAL_SIZE * residual_scale(design)) ** 2)
+def default_dispersion(design: Design, dispersion: Dispersion) -> Gamma:
+    """What the likelihood says at the scale of the residuals."""
+    return dispersion.prior(residual_scale(design) if design.family.link.has_units else 1.0)
 
 
-def column_scales(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of each column; a constant column has its size in place of an sd."""
-    center = X.mean(axis=0)
-    spread = np.array([np.sqrt(np.mean((x - c) ** 2)) for x, c in zip(X.T, center, strict=True)])
-    constant = spread <= 1e-12 * np.abs(center)
-    spread = np.where(constant, np.abs(center), spread)
-    return center, np.where(spread > 0, spread, 1.0)
-
-
-def mean_on_link(design: Design, family: str) -> float:
+def mean_on_link(design: Design) -> float:
     """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-    y = design.y
-    offset = np.zeros_like(y) if design.offset is None else design.offset
-    if family == "gaussian":
-        return float(np.mean(y - offset))
-    if family == "poisson":
-        # The rate of Σy = rate · Σ exp(offset), with the largest offset taken out of the sum.
-        largest = offset.max()
-        exposure = np.log(np.sum(np.exp(offset - largest))) + largest
-        return float(np.log(y.sum() + 0.5 * (y.sum() == 0)) - exposure)
-    trials = np.ones_like(y) if design.trials is None else design.trials
-    edge = 0.5 * (y.sum() in (0, trials.sum()))
-    odds = (y.sum() + edge) / (trials.sum() - y.sum() + edge)
-    return float(np.log(odds) - offset.mean())
+    offset = np.zeros_like(design.y) if design.offset is None else design.offset
+    return design.family.level(design.y, offset, design.given)
 
 
 def residual_scale(design: Design) -> float:
-    """The sd of what least squares on the fixed effects leaves of a gaussian response.
+    """The sd of what least squares on the fixed effects leaves of a response.
 
     Random effects and residuals share it, so it is their scale; sd(y) would be too large where the
     fixed effects explain most. A perfect fit falls back on sd(y).
@@ -120,8 +99,7 @@ def residual_scale(design: Design) -> float:
     y = design.y if design.offset is None else design.y - design.offset
     if not design.X.shape[1]:
         return _response_sd(design) or 1.0
-    _, spread = column_scales(design.X)
-    A = design.X / spread
+    A = design.X / measure(design.X).unit(CONSTANT)
     coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
     left = float(np.sqrt(np.mean((y - A @ coefficients) ** 2)))
     total = float(np.sqrt(np.mean(y**2)))
@@ -133,9 +111,9 @@ def _response_sd(design: Design) -> float:
     return float(np.std(y)) or 1.0
 
 
-def _response_size(design: Design, family: str, level: float) -> float:
+def _response_size(design: Design, level: float) -> float:
     """The response's size around zero on the scale of the link."""
-    if family != "gaussian":
+    if not design.family.link.has_units:
         return max(1.0, abs(level))
     y = design.y if design.offset is None else design.y - design.offset
     return float(np.sqrt(np.mean(y**2))) or 1.0

@@ -15,7 +15,7 @@ from ..design.columns import close_to
 from ..design.design import Design
 from ..design.separation import check_separation
 from ..design.terms import Term
-from .defaults import default_fixed, default_residual, default_term
+from .defaults import default_dispersion, default_fixed, default_term
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Priors:
         )
 
 
-def resolve(priors: Mapping[str, Any] | None, design: Design, family: str) -> Priors:
+def resolve(priors: Mapping[str, Any] | None, design: Design) -> Priors:
     """The prior of everything in a design: the user's by name, otherwise the default.
 
     Keys: "fixed" (every coefficient not named), a fixed effect's name, a term's name ("1|g"; "g" for
@@ -69,25 +69,26 @@ def resolve(priors: Mapping[str, Any] | None, design: Design, family: str) -> Pr
             f"priors={priors!r} must be a mapping of names to priors, such as "
             "{'x': lrvb.prior.Normal(0, 1)}."
         )
-    stated = _assign(dict(priors or {}), design, family)
-    mean, sd = default_fixed(design, family)
+    stated = _assign(dict(priors or {}), design)
+    mean, sd = default_fixed(design)
     for j, name in enumerate(design.names):
         prior = stated.get(("coefficient", name))
         if isinstance(prior, Normal):
             mean[j], sd[j] = prior.mean, prior.sd
     terms = [
-        _stated_term(stated.get(_key(term)), term) or default_term(design, term, family)
+        _stated_term(stated.get(_key(term)), term) or default_term(design, term)
         for term in design.terms
     ]
-    residual = stated.get(("precision", "residual"))
-    if family == "gaussian" and residual is None:
-        residual = default_residual(design)
+    residual = None
+    for dispersion in design.family.dispersions:  # a mixed model fits one at most, the residual's
+        residual = stated.get(("precision", dispersion.name))
+        residual = residual or default_dispersion(design, dispersion)
     held = {
         name
         for (kind, name), prior in stated.items()
         if kind == "coefficient" and np.isfinite(prior.sd)
     }
-    check_separation(design, family, held)
+    check_separation(design, held)
     return Priors(
         names=tuple(design.names),
         mean=mean,
@@ -105,13 +106,12 @@ def _key(term: Term) -> tuple[str, str]:
     return kind, term.name
 
 
-def _assign(priors: dict[str, Any], design: Design, family: str) -> dict[tuple[str, str], Any]:
+def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any]:
     """Each stated prior at (kind, name), with "fixed" spread over the coefficients not named."""
     allowed: dict[tuple[str, str], type] = {("coefficient", name): Normal for name in design.names}
     kinds = {"precision": Gamma, "precision matrix": Wishart}
     allowed |= {_key(term): kinds[_key(term)[0]] for term in design.terms}
-    if family == "gaussian":
-        allowed["precision", "residual"] = Gamma
+    allowed |= {("precision", dispersion.name): Gamma for dispersion in design.family.dispersions}
     taken = {name for _, name in allowed}
     found: dict[tuple[str, str], Any] = {}
     for key, prior in priors.items():
@@ -123,7 +123,7 @@ def _assign(priors: dict[str, Any], design: Design, family: str) -> dict[tuple[s
         places = [place for place in allowed if place[1] == name]
         if not places:
             raise InvalidModel(
-                f"The prior '{key}' belongs to nothing in the model; {_valid(key, design, family)}",
+                f"The prior '{key}' belongs to nothing in the model; {_valid(key, design)}",
                 key=key,
             )
         fitting = [place for place in places if isinstance(prior, allowed[place])]
@@ -138,10 +138,10 @@ def _assign(priors: dict[str, Any], design: Design, family: str) -> dict[tuple[s
     return found
 
 
-def _valid(key: str, design: Design, family: str) -> str:
+def _valid(key: str, design: Design) -> str:
     """The close matches of a key and all keys there are."""
     keys = ["fixed", *design.names, *(term.name for term in design.terms)]
-    keys += ["residual"] if family == "gaussian" else []
+    keys += [dispersion.name for dispersion in design.family.dispersions]
     close = close_to(str(key), keys)
     listed = ", ".join(f"'{name}'" for name in keys)
     return f"{close} Valid keys: {listed}." if close.startswith("did") else f"valid keys: {listed}."

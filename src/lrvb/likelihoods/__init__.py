@@ -1,0 +1,56 @@
+"""Likelihoods: how a response follows from its linear predictor, one file each."""
+
+from typing import Any
+
+from ..errors import InvalidModel
+from .base import Dispersion, Likelihood, LikelihoodRows
+from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
+from .gaussian import GAUSSIAN, Gaussian
+from .given import Given
+from .links import IDENTITY, LOG, LOGIT, Link
+from .poisson import POISSON, Poisson
+
+#: The families that have a name, by their names.
+FAMILIES: dict[str, Likelihood] = {
+    likelihood.name: likelihood for likelihood in (GAUSSIAN, POISSON, BERNOULLI, BINOMIAL)
+}
+DEFAULT = GAUSSIAN.name
+
+
+def likelihood_of(family: Any) -> Likelihood:
+    """The likelihood that a name stands for, or the one that was given."""
+    if isinstance(family, Likelihood):
+        return family
+    if isinstance(family, str) and family in FAMILIES:
+        return FAMILIES[family]
+    if isinstance(family, type) and issubclass(family, Likelihood):
+        raise InvalidModel(
+            f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
+        )
+    listed = ", ".join(f"'{name}'" for name in FAMILIES)
+    raise InvalidModel(
+        f"family={family!r} is not known; there are {listed}, and any lrvb.likelihoods.Likelihood."
+    )
+
+
+__all__ = [
+    "BERNOULLI",
+    "BINOMIAL",
+    "DEFAULT",
+    "FAMILIES",
+    "GAUSSIAN",
+    "IDENTITY",
+    "LOG",
+    "LOGIT",
+    "POISSON",
+    "Bernoulli",
+    "Binomial",
+    "Dispersion",
+    "Gaussian",
+    "Given",
+    "Likelihood",
+    "LikelihoodRows",
+    "Link",
+    "Poisson",
+    "likelihood_of",
+]

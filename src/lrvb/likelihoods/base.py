@@ -1,0 +1,185 @@
+"""Likelihood: how a response follows from its linear predictor, and all that is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..numerics.functions import NUMPY
+from ..numerics.hermite import hermite
+from ..prior import Gamma
+from .expectation import Expectation, expect
+from .given import NOTHING, Given, take
+from .links import Link
+from .quantiles import averaged_quantile
+
+#: (column, row, value, problem, remedy) → the error that names them.
+Refuse = Callable[[str, int, Any, str, str], Exception]
+
+
+class Dispersion(NamedTuple):
+    """A parameter of the rows beside η: its name, and the default prior at the data's scale."""
+
+    name: str
+    prior: Callable[[float], Gamma]
+
+
+class Likelihood:
+    """p(y | η, given) of a row, smooth and concave in η; shapes broadcast.
+
+    State `name`, `link`, `log_p`, `variance` and `cdf`. Expectations over a normal η and their
+    derivatives, quantiles, draws and starts follow; an override is for speed or precision, and the
+    laws hold it against what is derived here.
+    """
+
+    name: ClassVar[str]
+    link: ClassVar[Link]
+    #: columns of the data besides the response that a row brings, such as trials
+    extras: ClassVar[tuple[str, ...]] = ()
+    dispersions: ClassVar[tuple[Dispersion, ...]] = ()
+    #: whether y is a whole number
+    discrete: ClassVar[bool] = False
+    #: whether y is 0 or 1 in every row
+    binary: ClassVar[bool] = False
+    #: whether log p = −½(y − η)²/sd² in η, with the dispersion sd: then nothing needs iterating
+    quadratic: ClassVar[bool] = False
+    #: whether its tails are no heavier than those of a Poisson variable with the same mean
+    light_tails: ClassVar[bool] = False
+
+    # ---- the density ----------------------------------------------------------------------
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log p(y | η), normalised, written with the functions of `xp`."""
+        raise NotImplementedError
+
+    def scale(self, given: Given) -> Any:
+        """The distance in η on which log p changes its shape: one on a log or logit scale."""
+        return 1.0
+
+    def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """E[y | η]."""
+        return self.link.inverse(eta)
+
+    def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The derivative of the mean in η."""
+        return self.link.slope(eta)
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Var(y | η)."""
+        raise NotImplementedError
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """P(Y ≤ y | η), for any y."""
+        raise NotImplementedError
+
+    def quantile(self, prob: Any, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The smallest y with P(Y ≤ y | η) ≥ prob."""
+        return averaged_quantile(self, eta, np.zeros_like(eta), prob, given)
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """One y for each η."""
+        return self.quantile(rng.uniform(size=np.shape(eta)), eta, given)
+
+    # ---- averages over η ~ N(mean, v) -----------------------------------------------------
+
+    def rows(self, y: np.ndarray, given: Given = NOTHING) -> LikelihoodRows:
+        """These rows, to be averaged over η many times."""
+        return LikelihoodRows(self, y, given)
+
+    def averaged(
+        self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of y, by the laws of total expectation and variance."""
+        root = np.sqrt(v)
+        first, second, noise = (np.zeros_like(mean) for _ in range(3))
+        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
+            eta = mean + root * x
+            value = self.mean(eta, given)
+            first += weight * value
+            second += weight * value**2
+            noise += weight * self.variance(eta, given)
+        return first, noise + np.maximum(second - first**2, 0.0)
+
+    def averaged_quantile(
+        self, mean: np.ndarray, v: np.ndarray, prob: float, given: Given = NOTHING
+    ) -> np.ndarray:
+        """The smallest y with E P(Y ≤ y | η) ≥ prob."""
+        return averaged_quantile(self, mean, v, prob, given)
+
+    # ---- data -----------------------------------------------------------------------------
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Raise the sentence for the first value that no response of this kind can have.
+
+        `names` are those of the columns: "response", and the extras that the user gave.
+        """
+
+    def label_remedy(self, name: str, labels: list[str]) -> str:
+        """What to do about a response that is text, with these different labels."""
+        return "Convert the column to numbers"
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """A guess of every row's η, half way from the mean of all rows to its own y, and its weight."""
+        guess = self.link.apply((y + y.mean()) / 2)
+        return guess, self.slope(guess, given) ** 2 / self.variance(guess, given)
+
+    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+        """The link of the mean response, where the prior of an intercept is centred."""
+        return float(np.mean(self.link.apply(y.mean()) - offset))
+
+    def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
+        """+1 where log p never falls as η rises, −1 where as η falls, and where neither (bound).
+
+        None when every row holds η on both sides, so that no effect can run off.
+        """
+        return None
+
+    def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
+        """What is the matter when effects `listed` run off along the free sides."""
+        return f"The rows of '{response}' set no limit to {listed}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LikelihoodRows:
+    """E log p of all rows under η ~ N(η̄, v), derived from values of log p."""
+
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
+        self.likelihood, self.y, self.given = likelihood, y, given
+
+    def at(self, mean: np.ndarray, v: np.ndarray) -> Expectation:
+        """The sum and every row's derivatives."""
+
+        def log_p(eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            given = take(self.given, rows)
+            found: np.ndarray = self.likelihood.log_p(self.y[rows], eta, given, NUMPY)
+            return found
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            return expect(log_p, mean, v, self.likelihood.scale(self.given))
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """A guess of every row's η and of its weight."""
+        return self.likelihood.start(self.y, self.given)
+
+
+def require_counts(name: str, y: np.ndarray, refuse: Refuse, what: str = "counts") -> None:
+    """Whole numbers from 0."""
+    problems = {
+        "is negative": y < 0,
+        "is not a whole number": y != np.floor(y),
+        "is too large to be an exact count": y > 2**53,
+    }
+    for problem, bad in problems.items():
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise refuse(
+                name,
+                row,
+                y[row],
+                f"{problem}, but {what} must be whole numbers from 0",
+                "Correct the value or drop the row",
+            )

@@ -1,0 +1,175 @@
+"""Successes in trials, and single zeros and ones, whose log odds are the linear predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import betainc, expit, gammaln
+
+from ..numerics.functions import NUMPY
+from ..numerics.hermite import hermite
+from .base import Likelihood, LikelihoodRows, Refuse, require_counts
+from .expectation import Expectation
+from .given import NOTHING, Given
+from .links import LOGIT
+
+_ENTRIES = 2**14  # nodes times rows at a time
+
+
+def trials_of(given: Given) -> Any:
+    """The trials of each row, one where nothing is said."""
+    return given.get("trials", 1.0)
+
+
+class Binomial(Likelihood):
+    """y ~ Binomial(trials, σ(η)) with the column `trials`."""
+
+    name, link, discrete, light_tails = "binomial", LOGIT, True, True
+    extras: ClassVar[tuple[str, ...]] = ("trials",)
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """yη − trials · log(1 + exp η) + log of the choices."""
+        trials = trials_of(given)
+        choices = xp.gammaln(trials + 1.0) - xp.gammaln(y + 1.0) - xp.gammaln(trials - y + 1.0)
+        return y * eta - trials * xp.logaddexp(0.0, eta) + choices
+
+    def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """trials · σ(η)."""
+        return trials_of(given) * expit(eta)
+
+    def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """trials · σ(η)σ(−η)."""
+        return trials_of(given) * self.link.slope(eta)
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """trials · σ(η)σ(−η)."""
+        return trials_of(given) * self.link.slope(eta)
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The regularised incomplete beta function of 1 − σ(η)."""
+        trials = trials_of(given)
+        inside = np.clip(np.floor(y), 0.0, trials - 1)
+        value = betainc(trials - inside, inside + 1, expit(-eta))
+        return np.where(y < 0, 0.0, np.where(y >= trials, 1.0, value))
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Successes for each probability."""
+        trials = np.asarray(trials_of(given)).astype(np.int64)
+        return rng.binomial(trials, expit(eta)).astype(np.float64)
+
+    def rows(self, y: np.ndarray, given: Given = NOTHING) -> LikelihoodRows:
+        """E log p from five averages that share the logistic curve."""
+        return BinomialRows(self, y, given)
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Successes among the trials; without trials, zeros and ones."""
+        name = names["response"]
+        if "trials" not in given:
+            _require_zero_or_one(name, y, refuse, "write the response as prop(successes, trials)")
+            return
+        require_counts(name, y, refuse, "successes")
+        trials = given["trials"]
+        if (y > trials).any():
+            row = int(np.argmax(y > trials))
+            raise refuse(
+                name,
+                row,
+                y[row],
+                f"is more than the {trials[row]:g} trials in '{names['trials']}'",
+                "Correct one of the two, or drop the row",
+            )
+
+    def label_remedy(self, name: str, labels: list[str]) -> str:
+        """Two labels are a zero and a one."""
+        if len(labels) != 2:
+            return super().label_remedy(name, labels)
+        return f"Make it 0 and 1, with a column such as data['{name}'] == '{labels[1]}'"
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """The logit of a proportion drawn towards one half, with its weight."""
+        trials = trials_of(given)
+        share = (y + 0.5) / (trials + 1)
+        return np.log(share / (1 - share)), (trials + 1) * share * (1 - share)
+
+    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+        """The log odds of all trials together, half a success added where all or none succeed."""
+        total = float(np.sum(np.broadcast_to(trials_of(given), y.shape)))
+        edge = 0.5 * (y.sum() in (0, total))
+        odds = (y.sum() + edge) / (total - y.sum() + edge)
+        return float(np.log(odds) - offset.mean())
+
+    def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
+        """Up where every trial succeeds, down where none does."""
+        return np.where(y > 0, 1.0, -1.0), (y > 0) & (y < trials_of(given))
+
+    def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
+        """One outcome everywhere, or one on each side."""
+        if np.ptp(y / trials_of(given)) == 0:
+            everything = 0 if not y.any() else 1
+            return (
+                f"Every row of '{response}' has the same outcome {everything}, so that the data "
+                f"set no limit to {listed}"
+            )
+        return (
+            f"The response '{response}' is separated perfectly by {listed}: on one side of it there "
+            "are only failures or only successes, so that the data set no limit to the effect"
+        )
+
+
+class Bernoulli(Binomial):
+    """y ~ Bernoulli(σ(η)): a binomial response of one trial each."""
+
+    name, extras, binary = "bernoulli", (), True
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Zeros and ones."""
+        _require_zero_or_one(
+            names["response"],
+            y,
+            refuse,
+            f'write prop(successes, trials) with family="{Binomial.name}" for counts',
+        )
+
+
+class BinomialRows(LikelihoodRows):
+    r"""E log p from E of b(η) = log(1 + e^η) and of its first four derivatives, sharing σ(η)."""
+
+    def __init__(self, likelihood: Binomial, y: np.ndarray, given: Given = NOTHING):
+        super().__init__(likelihood, y, given)
+        trials = trials_of(given)
+        choices = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
+        self._trials, self._constant = trials, float(choices.sum())
+
+    def at(self, mean: np.ndarray, v: np.ndarray) -> Expectation:
+        """Gauss–Hermite sums, with nodes for the largest sd."""
+        root = np.sqrt(v)
+        sums = np.zeros((5, len(mean)))
+        x, weights = hermite(root.max(initial=0.0))
+        together = max(1, _ENTRIES // max(len(mean), 1))
+        for start in range(0, len(x), together):
+            here = slice(start, start + together)
+            u, weight = mean + root * x[here, None], weights[here]
+            p = expit(u)
+            d = p * (1 - p)
+            sums[0] += weight @ np.logaddexp(0.0, u)
+            sums[1] += weight @ p
+            sums[2] += weight @ d
+            sums[3] += weight @ (d * (1 - 2 * p))
+            sums[4] += weight @ (d * (1 - 6 * d))
+        b, b1, b2, b3, b4 = self._trials * sums
+        value = float(self.y @ mean - b.sum() + self._constant)
+        return Expectation(value, self.y - b1, -b2 / 2, -b2, -b3 / 2, -b4 / 4)
+
+
+def _require_zero_or_one(name: str, y: np.ndarray, refuse: Refuse, otherwise: str) -> None:
+    bad = (y != 0) & (y != 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise refuse(
+            name, row, y[row], "is neither 0 nor 1", f"Recode the column as 0 and 1, or {otherwise}"
+        )
+
+
+BINOMIAL, BERNOULLI = Binomial(), Bernoulli()

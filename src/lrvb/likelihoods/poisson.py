@@ -1,0 +1,100 @@
+"""Counts whose logarithmic rate is the linear predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincc, gammaln
+
+from ..numerics.functions import NUMPY
+from .base import Likelihood, LikelihoodRows, Refuse, require_counts
+from .expectation import Expectation
+from .given import NOTHING, Given
+from .links import LOG
+
+
+class Poisson(Likelihood):
+    """y ~ Poisson(exp η)."""
+
+    name, link, discrete, light_tails = "poisson", LOG, True, True
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """yη − exp η − log y!."""
+        return y * eta - xp.exp(eta) - xp.gammaln(y + 1.0)
+
+    def expected_log_p(self, y: Any, mean: Any, v: Any, xp: Any = NUMPY) -> Any:
+        """E log p = yη̄ − exp(η̄ + v/2) − log y! for η ~ N(η̄, v)."""
+        return y * mean - xp.exp(mean + v / 2) - xp.gammaln(y + 1.0)
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The mean."""
+        return np.exp(eta)
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Γ(k + 1, exp η)/Γ(k + 1) with k the whole part of y."""
+        return np.where(y < 0, 0.0, gammaincc(np.floor(np.maximum(y, 0.0)) + 1, np.exp(eta)))
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """A count for each rate."""
+        return rng.poisson(np.exp(eta)).astype(np.float64)
+
+    def rows(self, y: np.ndarray, given: Given = NOTHING) -> LikelihoodRows:
+        """E log p in closed form."""
+        return PoissonRows(self, y, given)
+
+    def averaged(
+        self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The moments of a log-normal rate, and the counts' own noise."""
+        rate = np.exp(mean + v / 2)
+        return rate, rate + rate**2 * np.expm1(v)
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Whole numbers from 0."""
+        require_counts(names["response"], y, refuse)
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """log(y + ½), with weight y + ½."""
+        return np.log(y + 0.5), y + 0.5
+
+    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+        """The log of the rate in Σy = rate · Σ exp(offset), half a count added to none."""
+        largest = offset.max()  # taken out of the sum
+        exposure = np.log(np.sum(np.exp(offset - largest))) + largest
+        return float(np.log(y.sum() + 0.5 * (y.sum() == 0)) - exposure)
+
+    def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
+        """A zero is the more probable the lower its rate."""
+        return np.full(len(y), -1.0), y > 0
+
+    def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
+        """Zeros everywhere, or wherever an effect would lower them."""
+        if not y.any():
+            return (
+                f"Every count in '{response}' is zero, so that the data set no lower limit to "
+                f"{listed}"
+            )
+        return (
+            f"All counts in '{response}' are zero wherever {listed} would lower them, so that the "
+            "data set no limit to the effect"
+        )
+
+
+class PoissonRows(LikelihoodRows):
+    """E log p and all its derivatives from the expected rate."""
+
+    def __init__(self, likelihood: Poisson, y: np.ndarray, given: Given = NOTHING):
+        super().__init__(likelihood, y, given)
+        self._constant = float(gammaln(y + 1.0).sum())
+
+    def at(self, mean: np.ndarray, v: np.ndarray) -> Expectation:
+        """Σ E log p as in `expected_log_p`, with the factorials summed once."""
+        with np.errstate(over="ignore"):
+            rate = np.exp(mean + v / 2)
+        value = float(self.y @ mean - rate.sum() - self._constant)
+        return Expectation(value, self.y - rate, -rate / 2, -rate, -rate / 2, -rate / 4)
+
+
+POISSON = Poisson()

@@ -1,0 +1,26 @@
+"""The functions a formula is written with, so that one statement serves NumPy and a tracer alike."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+
+class Functions:
+    """Names looked up in one module after another: `xp.exp`, `xp.logaddexp`, `xp.gammaln`."""
+
+    def __init__(self, *modules: ModuleType):
+        self._modules = modules
+
+    def __getattr__(self, name: str) -> Any:
+        for module in self._modules:
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise AttributeError(name)
+
+
+#: NumPy and SciPy's special functions; `special.JAX` has the same names for traced values.
+NUMPY = Functions(np, scipy.special)

@@ -1,0 +1,49 @@
+"""How far linear response moves the mean-field sds, and when that is a reason to look twice."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..engine.fitting import callers_level
+from ..engine.response import Response
+from ..errors import LargeCorrection
+
+FACTOR = 20.0  # a group of 400 rows that move together; more is rarer than a slip in a term
+
+
+def warn_large_correction(response: Response) -> None:
+    """One `LargeCorrection` warning where a block's sds change by more than `FACTOR`, up or down.
+
+    A term with E[x]² in place of E[x²] leaves q without that term's curvature, so that its mean-field
+    sd is the prior's, or none; strong correlations between blocks do the same honestly.
+    """
+    mean_field, corrected = np.sqrt(np.diag(response.V)), np.sqrt(np.diag(response.Sigma))
+    largest: tuple[float, str, str, int] | None = None
+    for i, name in enumerate(response.alpha.names()):
+        if name is None or not mean_field[i] > 0 or not corrected[i] > 0:
+            continue
+        ratio = float(corrected[i] / mean_field[i])
+        size = max(ratio, 1 / ratio)
+        if size > FACTOR and (largest is None or size > largest[0]):
+            largest = size, name, response.alpha.block_of(i), i
+    if largest is None:
+        return
+    size, name, block, i = largest
+    fields = response.alpha.blocks[block].Stats._fields
+    slip = f"m.{block}.x**2 for m.{block}.xx" if "xx" in fields else "z.x**2 for z.xx"
+    warnings.warn(
+        LargeCorrection(
+            f"Linear response changes the sd of block '{block}' {size:.0f}-fold ({name}: mean field "
+            f"{mean_field[i]:.3g}, linear response {corrected[i]:.3g}). Either the blocks are that "
+            "strongly correlated, as an intercept is with the effects of large groups, and the "
+            "corrected sd is the one to use; or a term has the square of a mean where the mean of "
+            f"the square belongs, such as {slip}.",
+            block=block,
+            quantity=name,
+            sd=float(corrected[i]),
+            mfvb_sd=float(mean_field[i]),
+        ),
+        stacklevel=callers_level(),
+    )

@@ -1,0 +1,63 @@
+"""Programs of a structure: compiled once for all structures whose terms do the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import InvalidModel
+from ..numerics.double import in_double
+from ..numerics.program import Program
+from .structure import Structure
+from .tracing import key_of
+
+
+def shared(build: Callable[..., Callable[..., Any]]) -> Callable[..., Program]:
+    """Programs of a structure, compiled once for all that are equal to it.
+
+    Each is traced from its own structure's model; before that, the model must still be what its
+    key says, since a key is of the moment at which the problem was stated.
+    """
+
+    @functools.lru_cache(maxsize=256)
+    def executables(key: Any, rest: tuple[Any, ...]) -> dict[Any, Any]:
+        return {}
+
+    @functools.wraps(build)
+    def program(structure: Structure, *rest: Any) -> Program:
+        found = structure.programs.get((build, rest))
+        if found is None:
+            known = executables(structure.key, rest)
+            found = Program(build(structure, *rest), known, lambda: require_unchanged(structure))
+            structure.programs[build, rest] = found
+        return found
+
+    return program
+
+
+@in_double
+def require_unchanged(structure: Structure) -> None:
+    """The model, and all that it reads, is as it was when the problem was stated."""
+    if structure.key is not None and key_of(structure) != structure.key:
+        raise InvalidModel(
+            f"{type(structure.model).__name__}, or something that its terms read, has changed since "
+            "the fit was started, so that what is asked now would belong to another model; fit again."
+        )
+
+
+@shared
+def global_program(structure: Structure, order: int) -> Callable[..., Any]:
+    """(numbers, η) → q(α) at η, with value, gradient and Hessian of the global term."""
+
+    def at(numbers: Any, eta: Any) -> Any:
+        q = structure.alpha.evaluate(eta)
+        term = functools.partial(structure.global_term, numbers)
+        value, gradient = jax.value_and_grad(term)(q.m)
+        H = jax.hessian(term)(q.m) if order == 2 else jnp.zeros((q.m.size, q.m.size))
+        return q, value, gradient, H
+
+    return at

@@ -1,0 +1,85 @@
+"""Every likelihood, at typical and extreme predictors, and one that is stated by its density alone."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from lrvb.likelihoods import BERNOULLI, BINOMIAL, GAUSSIAN, LOG, POISSON, Likelihood
+
+SKELETON = Path(__file__).resolve().parents[2] / "docs" / "skeletons" / "likelihood.py"
+
+
+class Waiting(Likelihood):
+    """y ~ Gamma(3, rate) with mean exp η: continuous, positive, nothing but its statement."""
+
+    name, link = "waiting", LOG
+    shape = 3.0
+
+    def log_p(self, y: Any, eta: Any, given: Any, xp: Any) -> Any:
+        """The Gamma density of shape 3."""
+        a = self.shape
+        return (a - 1) * xp.log(y) - a * eta + a * np.log(a) - a * y * xp.exp(-eta) - gammaln(a)
+
+    def variance(self, eta: np.ndarray, given: Any) -> np.ndarray:
+        """mean²/3."""
+        return np.exp(2 * eta) / self.shape
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Any) -> np.ndarray:
+        """The incomplete gamma function."""
+        from scipy.special import gammainc
+
+        return gammainc(self.shape, np.maximum(self.shape * y * np.exp(-eta), 0.0))
+
+
+class LikelihoodCase(NamedTuple):
+    """A likelihood with η and y of some rows, and data that it must refuse with their row."""
+
+    likelihood: Likelihood
+    y: np.ndarray
+    eta: np.ndarray
+    given: dict[str, Any]
+    refused: dict[str, tuple[list[float], int]] = {}
+
+    @property
+    def name(self) -> str:
+        """By which `pytest --case` finds it."""
+        return self.likelihood.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ETA = np.array([-4.0, -1.3, 0.0, 0.4, 1.9, 3.1, 0.7])
+COUNTS = np.array([0.0, 1.0, 0.0, 3.0, 5.0, 30.0, 2.0])
+TRIALS = np.array([1.0, 4.0, 2.0, 3.0, 9.0, 31.0, 250.0])
+WHOLE = {
+    "is negative": ([2.0, -1.0], 1),
+    "is not a whole number": ([0.5, 1.0], 0),
+    "is too large to be an exact count": ([1.0, 1.0, 1e300], 2),
+}
+
+CASES = [
+    LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
+    LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
+    LikelihoodCase(
+        BINOMIAL,
+        COUNTS,
+        ETA,
+        {"trials": TRIALS},
+        {
+            **{problem: WHOLE[problem] for problem in list(WHOLE)[:2]},
+            "is more than the 4 trials in 'n'": ([1.0, 5.0], 1),
+        },
+    ),
+    LikelihoodCase(
+        BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
+    ),
+    LikelihoodCase(runpy.run_path(str(SKELETON))["Geometric"](), COUNTS, ETA, {}, WHOLE),
+    LikelihoodCase(Waiting(), COUNTS / 10 + 0.1, ETA, {}),
+]
+SHIPPED = CASES[:4]

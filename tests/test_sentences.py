@@ -1,0 +1,109 @@
+"""What a user may easily ask for by mistake is answered by one sentence of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import lrvb
+
+RNG = np.random.default_rng(0)
+N = 60
+DATA = pd.DataFrame(
+    {
+        "x": RNG.normal(size=N),
+        "g": RNG.integers(0, 6, N),
+        "spp": RNG.choice(["DES-L", "DM", "PB"], N),
+    }
+)
+DATA["y"] = DATA.x + RNG.normal(size=N) + DATA.g
+
+
+@pytest.fixture(scope="module")
+def model() -> lrvb.MixedModel:
+    return lrvb.MixedModel("y ~ x + spp + (1|g)").fit(DATA)
+
+
+@pytest.mark.parametrize("path", [None, 3, "", b""])
+def test_a_path_names_a_file(path: Any, model: lrvb.MixedModel) -> None:
+    with pytest.raises(lrvb.InvalidData, match="must be text that names a file"):
+        lrvb.load(path)
+    with pytest.raises(lrvb.InvalidData, match="must be text that names a file"):
+        model.posterior_.save(path)
+
+
+@pytest.mark.parametrize("term", [["1|g"], 3, "2|g", {}])
+def test_a_random_effect_is_named_by_text(term: Any, model: lrvb.MixedModel) -> None:
+    with pytest.raises(lrvb.InvalidModel, match=r"there are: 1\|g"):
+        model.ranef(term)
+
+
+def test_a_lazy_frame_is_collected_by_the_user() -> None:
+    pl = pytest.importorskip("polars")
+    lazy = pl.LazyFrame({"x": [1.0, 2.0], "y": [1, 2], "g": [0, 1]})
+    for action in (
+        lambda: lrvb.infer(lrvb.models.NormalPoisson(), lazy),
+        lambda: lrvb.MixedModel("y ~ x + (1|g)").fit(lazy),
+        lambda: lrvb.GaussianMixture(1).fit(lazy),
+    ):
+        with pytest.raises(lrvb.InvalidData, match="lazy frame"):
+            action()
+
+
+def test_columns_named_by_numbers() -> None:
+    named = DATA.rename(columns={"x": 0})
+    model = lrvb.MixedModel("y ~ `0` + (1|g)").fit(named)
+    assert model.design_.names == ["Intercept", "0"]
+    with pytest.raises(lrvb.InvalidData, match="some by numbers"):
+        lrvb.GaussianMixture(1).fit(named[[0, "y"]])
+
+
+def test_rows_to_predict_are_not_dropped(model: lrvb.MixedModel) -> None:
+    new = DATA[:3].copy()
+    new.loc[1, "x"] = np.nan
+    with pytest.raises(lrvb.InvalidData, match="column 'x', row 1") as caught:
+        model.predict(new)
+    assert "missing=" not in str(caught.value)
+
+
+def test_a_reference_level_has_no_coefficient(model: lrvb.MixedModel) -> None:
+    with pytest.raises(lrvb.InvalidModel, match=r"'spp\[DES-L\]' is the level with which"):
+        model.contrast("spp[DES-L] - spp[DM]")
+    with pytest.raises(lrvb.InvalidModel, match=r"no quantity 'spp\[DES-X\]'"):
+        model.contrast("spp[DES-X] - spp[DM]")
+
+
+class Bare(lrvb.Family):
+    """A normal, with nothing beyond what a fit needs."""
+
+    Stats: ClassVar[Any] = lrvb.Normal.Stats
+    slots = lrvb.Normal().slots
+
+    def log_partition(self, eta: Any) -> Any:
+        return -(eta.x**2) / (4 * eta.xx) - 0.5 * jnp.log(-2 * eta.xx)
+
+    def valid(self, eta: Any) -> Any:
+        return eta.xx < 0
+
+    def start(self) -> Any:
+        return lrvb.Normal().start()
+
+
+def test_a_method_that_a_family_lacks_is_named(tmp_path: Path) -> None:
+    class Plain(lrvb.Model):
+        global_blocks = {"b": Bare()}
+
+        def global_term(self, m: Any) -> Any:
+            return -0.5 * m.b.xx + m.b.x
+
+    posterior = lrvb.infer(Plain())
+    assert posterior.mean("b").item() == pytest.approx(1.0)
+    with pytest.raises(lrvb.InvalidModel, match="Bare has no method unconstrained"):
+        posterior.draws(3, seed=0)
+    with pytest.raises(lrvb.InvalidModel, match="Bare has no method params"):
+        posterior.fit.params()
