@@ -23,6 +23,7 @@ numerics prior
 data families likelihoods
 statement
 collapsed
+integrated
 engine
 posterior
 models report bridges

@@ -1,4 +1,8 @@
-"""Priors of a mixed model, stated by name: `priors={"x": lrvb.prior.Normal(0, 1)}`."""
+"""Priors of a mixed model, stated by name: `priors={"x": lrvb.prior.Normal(0, 1)}`.
+
+Priors of random effects and of the residual have `log_density`, normalised, of a standard deviation
+or of the standard deviations and the correlation matrix of a term, whatever they are stated of.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import betaln, gammaln, multigammaln
 
 from .errors import InvalidModel
 
@@ -39,6 +44,91 @@ class Gamma:
 
     def __repr__(self) -> str:
         return f"Gamma(shape={self.shape:.4g}, rate={self.rate:.4g})"
+
+    def log_density(self, sd: Any) -> Any:
+        """log p(sd) = log Gamma(λ; shape, rate) + log 2 − 3 log sd, with λ = sd⁻²."""
+        log_sd = np.log(sd)
+        constant = self.shape * np.log(self.rate) - gammaln(self.shape) + np.log(2)
+        return constant - (2 * self.shape + 1) * log_sd - self.rate * np.exp(-2 * log_sd)
+
+
+@dataclass(frozen=True)
+class HalfStudentT:
+    """sd ~ half-t(df, scale) of a random effect or the residual: finite at zero, with a long tail."""
+
+    df: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "df", _number("HalfStudentT", "df", self.df))
+        object.__setattr__(self, "scale", _number("HalfStudentT", "scale", self.scale))
+
+    def __repr__(self) -> str:
+        return f"HalfStudentT(df={self.df:.4g}, scale={self.scale:.4g})"
+
+    def log_density(self, sd: Any) -> Any:
+        """log p(sd) = const − (df + 1)/2 · log(1 + (sd/scale)²/df)."""
+        df = self.df
+        constant = np.log(2 / self.scale) - betaln(df / 2, 0.5) - np.log(df) / 2
+        return constant - (df + 1) / 2 * np.log1p((np.asarray(sd) / self.scale) ** 2 / df)
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """sd ~ |N(0, scale²)| of a random effect or the residual."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _number("HalfNormal", "scale", self.scale))
+
+    def __repr__(self) -> str:
+        return f"HalfNormal(scale={self.scale:.4g})"
+
+    def log_density(self, sd: Any) -> Any:
+        """log p(sd) = ½ log(2/π) − log scale − ½ (sd/scale)²."""
+        constant = np.log(2 / np.pi) / 2 - np.log(self.scale)
+        return constant - (np.asarray(sd) / self.scale) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """sd ~ Exponential(rate) of a random effect or the residual, with mean 1/rate."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", _number("Exponential", "rate", self.rate))
+
+    def __repr__(self) -> str:
+        return f"Exponential(rate={self.rate:.4g})"
+
+    def log_density(self, sd: Any) -> Any:
+        """log p(sd) = log rate − rate · sd."""
+        return np.log(self.rate) - self.rate * np.asarray(sd)
+
+
+@dataclass(frozen=True)
+class LKJ:
+    """p(R) ∝ |R|^(eta − 1) of a term's correlation matrix; eta = 1 is uniform."""
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eta", _number("LKJ", "eta", self.eta))
+
+    def __repr__(self) -> str:
+        return f"LKJ(eta={self.eta:.4g})"
+
+    def log_density(self, correlation: Any) -> Any:
+        """log p(R) over the q(q − 1)/2 correlations below the diagonal; R (..., q, q)."""
+        R = np.asarray(correlation, dtype=np.float64)
+        q = R.shape[-1]
+        # partial correlations of column k are Beta(b, b) on (−1, 1), b = eta + (q − k − 1)/2
+        k = np.arange(1, q)
+        b = self.eta + (q - k - 1) / 2
+        constant = -np.sum((q - k) * (betaln(b, b) + (2 * b - 1) * np.log(2)))
+        return constant + (self.eta - 1) * np.linalg.slogdet(R)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +169,22 @@ class Wishart:
         rows = "], [".join(", ".join(f"{value:.4g}" for value in row) for row in self.scale)
         return f"Wishart(dof={self.dof:.4g}, scale=[[{rows}]])"
 
+    def log_density(self, sd: Any, correlation: Any) -> Any:
+        """log p(sds, R) = log Wishart(Λ) + log |∂Λ/∂(sds, R)| with Λ⁻¹ = Σ = diag(sds) R diag(sds).
+
+        |∂Λ/∂Σ| = |Σ|^−(q + 1) and |∂Σ/∂(sds, R)| = 2^q Π sd^q. sd (..., q); correlation (..., q, q).
+        """
+        sd, R = np.asarray(sd, dtype=np.float64), np.asarray(correlation, dtype=np.float64)
+        q = sd.shape[-1]
+        scale = self.scale * np.eye(q) if np.ndim(self.scale) == 0 else self.scale
+        log_sd = np.log(sd).sum(-1)
+        logdet = 2 * log_sd + np.linalg.slogdet(R)[1]
+        precision = np.linalg.inv(R) / (sd[..., :, None] * sd[..., None, :])
+        trace = np.einsum("ij,...ji->...", np.linalg.inv(scale), precision)
+        constant = -self.dof / 2 * (q * np.log(2) + np.linalg.slogdet(scale)[1])
+        constant = constant - multigammaln(self.dof / 2, q) + q * np.log(2)
+        return constant - (self.dof + q + 1) / 2 * logdet - trace / 2 + q * log_sd
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Wishart):
             return NotImplemented
@@ -105,4 +211,12 @@ def _number(
     return number
 
 
-__all__ = ["Gamma", "Normal", "Wishart"]
+__all__ = [
+    "LKJ",
+    "Exponential",
+    "Gamma",
+    "HalfNormal",
+    "HalfStudentT",
+    "Normal",
+    "Wishart",
+]

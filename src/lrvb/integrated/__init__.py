@@ -1,0 +1,1 @@
+"""Hyperparameters integrated numerically, with everything that can be exact inside them."""

@@ -1,0 +1,48 @@
+"""Which sums a mixed model's terms allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .crossed import MOST_DRAWN, Crossed
+from .inside import Inside
+from .levels import Levels
+from .nested import Nested, is_nested
+from .regression import Regression
+from .slopes import Slopes
+from .terms import Term
+
+
+class Choice(NamedTuple):
+    """The sums, and the terms in the order of their sds in θ and of the effects that come back."""
+
+    inside: Inside
+    order: tuple[int, ...]
+
+
+def choose(rows: Regression, terms: Sequence[Term]) -> Choice | None:
+    """Sums that are exact given θ for a response that is not gaussian; None where there are none.
+
+    One factor with one effect or two a level; two factors with one effect each, nested, or crossed
+    with at most 50 levels of the smaller.
+    """
+    first = terms[0].codes
+    if all(np.array_equal(term.codes, first) for term in terms):
+        effects = sum(term.q for term in terms)
+        if effects == 1:
+            return Choice(Levels(rows, terms[0]), (0,))
+        if effects == 2:
+            return Choice(Slopes(rows, terms), tuple(range(len(terms))))
+        return None
+    if len(terms) != 2 or any(term.q != 1 for term in terms):
+        return None
+    small, large = sorted((0, 1), key=lambda t: terms[t].levels)
+    intercepts = all(np.all(term.R == 1) for term in terms)
+    if intercepts and is_nested(terms[small].codes, terms[large].codes):
+        return Choice(Nested(rows, terms[small], terms[large]), (small, large))
+    if terms[small].levels <= MOST_DRAWN:
+        return Choice(Crossed(rows, terms[large], terms[small]), (small, large))
+    return None

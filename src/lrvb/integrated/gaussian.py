@@ -1,0 +1,302 @@
+"""Gaussian rows: evidence and conditional moments of all coefficients, exact given θ.
+
+θ holds each term's covariance and the log residual sd. With Q = CᵀC/σ² + P and the largest factor's
+blocks D eliminated, everything is sums over rows made once and small matrices, vectorised over θ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..collapsed.gaussian.layout import Grouping, Layout
+from .coordinates import LOG, Kind
+from .regression import Regression
+from .terms import SdPrior, Spread, Term, split_by_size
+
+_CELLS = 2**22  # numbers in the largest array of one chunk of θ
+_PRODUCT = 2**24  # entries up to which BᵀEB of all θ is one matrix product
+_REACH = 40.0  # log sds this far from the rows' own scale are beyond double precision
+
+
+class Conditional(NamedTuple):
+    """Of n points: evidence (n,); means and covariances of the rest (n, r), (n, r, r); of levels.
+
+    levels (n, G, q) and within (n, G, q, q) are of the eliminated factor; F (n, G, q, r) takes the
+    rest to the levels: z = its mean − F·(rest − its mean).
+    """
+
+    value: np.ndarray
+    rest: np.ndarray
+    covariance: np.ndarray
+    levels: np.ndarray
+    within: np.ndarray
+    F: np.ndarray
+
+
+class Moments(NamedTuple):
+    """Posterior means and sds: of β (p,), and of each term's coefficients (levels, q)."""
+
+    beta: np.ndarray
+    beta_sd: np.ndarray
+    levels: tuple[np.ndarray, ...]
+    levels_sd: tuple[np.ndarray, ...]
+
+
+class Gaussian:
+    """y = Xβ + Σ_t R_t z_t + ε: the log density of θ, and the coefficients given θ.
+
+    Terms of one factor that is the largest are eliminated together; a flat prior of β is allowed.
+    """
+
+    def __init__(self, rows: Regression, terms: Sequence[Term], residual: SdPrior):
+        self.rows, self.terms, self.residual = rows, tuple(terms), residual
+        # the factor with most coefficients is eliminated, with all terms that share its codes
+        first = max(terms, key=lambda term: term.levels * term.q)
+        self.together = [t for t, term in enumerate(terms) if _same(term.codes, first.codes)]
+        self.others = [t for t in range(len(terms)) if t not in self.together]
+        order = np.argsort(first.codes, kind="stable")
+        R = np.concatenate([terms[t].R for t in self.together], axis=1)[order]
+        self.first = Grouping(first.codes[order], R, first.levels)
+        others = [
+            Grouping(terms[t].codes[order], terms[t].R[order], terms[t].levels) for t in self.others
+        ]
+        layout = Layout(rows.X[order], self.first, others)
+        self.layout = layout
+        y = (rows.columns[0] - rows.offset - rows.X @ rows.mean)[order]
+        D, B, A = layout.cross(np.ones(layout.n))
+        self.G, self.q, self.r = layout.G, layout.q, layout.r
+        dense = B if isinstance(B, np.ndarray) else B.toarray()
+        self.D, self.A = D, A
+        self.B = dense.reshape(self.G, self.q, self.r)
+        self.by = layout.adjoint(y)
+        self.yy = float(y @ y)
+        self.scale = float(np.sqrt(np.mean((y - y.mean()) ** 2))) or 1.0
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ: every term's, then the log residual sd."""
+        return [kind for term in self.terms for kind in term.kinds] + LOG
+
+    def start(self) -> np.ndarray:
+        """A first θ: the residual and each term with an equal share of the rows' spread."""
+        scale = self.scale / np.sqrt(1 + len(self.terms))
+        return np.concatenate([*(term.start(scale) for term in self.terms), [np.log(scale)]])
+
+    def spreads(self, theta: np.ndarray) -> list[Spread]:
+        """Each term's Σ at n points."""
+        parts = split_by_size(theta[:, :-1], self.terms)
+        return [term.spread(part) for term, part in zip(self.terms, parts, strict=True)]
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where it is beyond double precision."""
+        result = np.full(len(theta), -np.inf)
+        free = np.array(self.kinds) == "log"
+        ok = np.flatnonzero((np.abs(theta[:, free] - self.start()[free]) < _REACH).all(1))
+        for at in self._chunks(ok):
+            result[at] = self._solve(theta[at], moments=False).value
+        return result
+
+    def conditional(self, theta: np.ndarray) -> Conditional:
+        """Evidence and moments at n points; β is among the rest with its prior mean taken off."""
+        return self._solve(theta, moments=True)
+
+    def moments(self, theta: np.ndarray, weights: np.ndarray) -> Moments:
+        """The weighted mixture over θ of all coefficients' conditional means and variances."""
+        first, second = np.zeros(self.r), np.zeros(self.r)
+        z1, z2 = np.zeros((self.G, self.q)), np.zeros((self.G, self.q))
+        for at in self._chunks(np.arange(len(theta)), moments=True):
+            w = weights[at] / weights.sum()
+            c = self._solve(theta[at], moments=True)
+            variance = np.diagonal(c.covariance, axis1=1, axis2=2)
+            spread = np.einsum("ngir,nrs,ngis->ngi", c.F, c.covariance, c.F, optimize=True)
+            spread += np.diagonal(c.within, axis1=2, axis2=3)
+            first += w @ c.rest
+            second += w @ (c.rest**2 + variance)
+            z1 += np.tensordot(w, c.levels, axes=1)
+            z2 += np.tensordot(w, c.levels**2 + spread, axes=1)
+        sd, z_sd = np.sqrt(second - first**2), np.sqrt(z2 - z1**2)
+        p = self.rows.p
+        levels: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        at_column = 0
+        for t in self.together:
+            here = slice(at_column, at_column + self.terms[t].q)
+            levels[t] = z1[:, here], z_sd[:, here]
+            at_column = here.stop
+        for t, start in zip(self.others, self.layout.offsets, strict=False):
+            shape = (self.terms[t].levels, self.terms[t].q)
+            here = slice(start, start + shape[0] * shape[1])
+            levels[t] = first[here].reshape(shape), sd[here].reshape(shape)
+        ordered = [levels[t] for t in range(len(self.terms))]
+        return Moments(
+            self.rows.mean + first[:p],
+            sd[:p],
+            tuple(mean for mean, _ in ordered),
+            tuple(each for _, each in ordered),
+        )
+
+    def functionals(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Conditional means and variances (n, m) of η = Xβ + Σ R_t z_t for m new rows, at n points.
+
+        codes and R are each term's; a level of −1 is new, and adds its term's variance.
+        """
+        m = len(X)
+        A = np.zeros((m, self.r))
+        A[:, : X.shape[1]] = X
+        fresh = [np.where(code < 0)[0] for code in codes]
+        for t, start in zip(self.others, self.layout.offsets, strict=False):
+            known = np.flatnonzero(codes[t] >= 0)
+            q = self.terms[t].q
+            for i in range(q):
+                A[known, start + codes[t][known] * q + i] += R[t][known, i]
+        K = np.concatenate(
+            [np.where(codes[t][:, None] >= 0, R[t], 0.0) for t in self.together], axis=1
+        )
+        level = np.maximum(codes[self.together[0]], 0)
+        mean, variance = np.empty((len(theta), m)), np.empty((len(theta), m))
+        for at in self._chunks(np.arange(len(theta)), moments=True, rows=m):
+            c = self._solve(theta[at], moments=True)
+            W = A - np.einsum("mi,nmir->nmr", K, c.F[:, level])
+            mean[at] = X @ self.rows.mean + c.rest @ A.T
+            mean[at] += np.einsum("mi,nmi->nm", K, c.levels[:, level])
+            variance[at] = np.einsum("nmr,nrs,nms->nm", W, c.covariance, W, optimize=True)
+            variance[at] += np.einsum("mi,nmij,mj->nm", K, c.within[:, level], K, optimize=True)
+            for t, spread in enumerate(self.spreads(theta[at])):
+                new = R[t][fresh[t]]
+                variance[np.ix_(at, fresh[t])] += np.einsum(
+                    "mi,nij,mj->nm", new, spread.covariance, new, optimize=True
+                )
+        return mean, variance
+
+    def _chunks(
+        self, points: np.ndarray, moments: bool = False, rows: int = 0
+    ) -> Iterator[np.ndarray]:
+        """Points in runs whose arrays stay small."""
+        size = self.G * self.q**2 + self.r**2 + moments * self.G * self.q * self.r + rows * self.r
+        n = max(1, _CELLS // size)
+        for start in range(0, len(points), n):
+            yield points[start : start + n]
+
+    def _solve(self, theta: np.ndarray, moments: bool) -> Conditional:
+        """Elimination at n points: E = (D/σ² + Λ)⁻¹, S = A/σ² + P − BᵀEB/σ⁴, evidence from both."""
+        n, N, r = len(theta), self.layout.n, self.r
+        spreads = self.spreads(theta)
+        tau = np.exp(-2 * theta[:, -1])
+        prior = self._log_prior(theta, spreads)
+        value = prior - N * (theta[:, -1] + np.log(2 * np.pi) / 2) - tau * self.yy / 2
+        blocks = np.zeros((n, self.q, self.q))
+        at = 0
+        for t in self.together:
+            here = slice(at, at + self.terms[t].q)
+            blocks[:, here, here] = spreads[t].precision
+            value -= self.G * spreads[t].logdet / 2
+            at = here.stop
+        Q = tau[:, None, None, None] * self.D + blocks[:, None]
+        E, logdet = _inverse(Q)
+        value -= logdet.sum(1) / 2
+        S, rhs, reduced = self._schur(E, tau)
+        value += tau**2 * reduced / 2
+        for t, start in zip(self.others, self.layout.offsets, strict=False):
+            q, levels = self.terms[t].q, self.terms[t].levels
+            place = start + q * np.arange(levels)
+            for i in range(q):
+                for j in range(q):
+                    S[:, place + i, place + j] += spreads[t].precision[:, i, j, None]
+            value -= levels * spreads[t].logdet / 2
+        sd = self.rows.sd
+        b = np.arange(self.rows.p)
+        S[:, b, b] += 1 / sd**2
+        value -= np.log(sd[np.isfinite(sd)]).sum()
+        value += np.sum(~np.isfinite(sd)) * np.log(2 * np.pi) / 2  # ∫ over a flat β keeps its 2π
+        L = _cholesky(S)
+        value -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(1)
+        half = np.linalg.solve(L, rhs[:, :, None])[:, :, 0]
+        value += (half**2).sum(1) / 2
+        value = np.where(np.isnan(value), -np.inf, value)
+        none = np.empty((n, 0))
+        if not moments:
+            return Conditional(value, none, none, none, none, none)
+        root = np.linalg.solve(L, np.broadcast_to(np.eye(r), (n, r, r)))
+        covariance = root.swapaxes(1, 2) @ root
+        rest = np.einsum("nrs,ns->nr", covariance, rhs)
+        F = tau[:, None, None, None] * np.einsum("ngij,gjr->ngir", E, self.B)
+        levels_mean = tau[:, None, None] * np.einsum("ngij,gj->ngi", E, self.by.z)
+        levels_mean -= np.einsum("ngir,nr->ngi", F, rest)
+        return Conditional(value, rest, covariance, levels_mean, E, F)
+
+    def _schur(self, E: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, ...]:
+        """A/σ² − BᵀEB/σ⁴ (n, r, r), its right side (n, r), and bᵀEb (n,), of n points."""
+        n, r, G, q = len(tau), self.r, self.G, self.q
+        b = self.by.z
+        if G * q**2 * r**2 <= _PRODUCT:
+            flat = E.reshape(n, -1)
+            BB, Bb, bb = self._products()
+            inner, right, reduced = (flat @ BB).reshape(n, r, r), flat @ Bb, flat @ bb
+        else:
+            inner = np.empty((n, r, r))
+            for k in range(n):
+                EB = E[k] @ self.B
+                inner[k] = np.tensordot(self.B, EB, axes=([0, 1], [0, 1]))
+            Eb = np.einsum("ngij,gj->ngi", E, b)
+            right = np.einsum("gir,ngi->nr", self.B, Eb)
+            reduced = np.einsum("gi,ngi->n", b, Eb)
+        t = tau[:, None, None]
+        S = t * self.A - t**2 * inner
+        return S, tau[:, None] * self.by.rest - tau[:, None] ** 2 * right, reduced
+
+    def _products(self) -> tuple[np.ndarray, ...]:
+        """Outer products within levels: of B with B, of B with b, of b with b, (Gq², …)."""
+        if not hasattr(self, "_made"):
+            b, size = self.by.z, self.G * self.q**2
+            BB = np.einsum("gir,gjs->gijrs", self.B, self.B).reshape(size, -1)
+            Bb = np.einsum("gir,gj->gijr", self.B, b).reshape(size, -1)
+            self._made = BB, Bb, np.einsum("gi,gj->gij", b, b).reshape(size)
+        return self._made
+
+    def _log_prior(self, theta: np.ndarray, spreads: Sequence[Spread]) -> np.ndarray:
+        """log p(θ) at n points."""
+        log_sd = theta[:, -1]
+        total = self.residual.log_density(np.exp(log_sd)) + log_sd
+        parts = split_by_size(theta[:, :-1], self.terms)
+        for term, part, spread in zip(self.terms, parts, spreads, strict=True):
+            total = total + term.log_prior(part, spread)
+        return total
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two terms have the same factor."""
+    return a is b or np.array_equal(a, b)
+
+
+def _inverse(Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inverses and log determinants of small symmetric matrices (..., q, q)."""
+    if Q.shape[-1] == 1:
+        return 1 / Q, np.log(Q[..., 0, 0])
+    if Q.shape[-1] == 2:
+        det = Q[..., 0, 0] * Q[..., 1, 1] - Q[..., 0, 1] ** 2
+        E = np.empty_like(Q)
+        E[..., 0, 0], E[..., 1, 1] = Q[..., 1, 1] / det, Q[..., 0, 0] / det
+        E[..., 0, 1] = E[..., 1, 0] = -Q[..., 0, 1] / det
+        return E, np.log(det)
+    L = _cholesky(Q)
+    root = np.linalg.inv(L)
+    return root.swapaxes(-1, -2) @ root, 2 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
+
+
+def _cholesky(S: np.ndarray) -> np.ndarray:
+    """Lower factors (..., r, r); NaN for those that are not positive definite, here by rounding."""
+    try:
+        return np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        flat = S.reshape(-1, *S.shape[-2:])
+        L = np.full_like(flat, np.nan)
+        for k in range(len(flat)):
+            try:
+                L[k] = np.linalg.cholesky(flat[k])
+            except np.linalg.LinAlgError:
+                continue
+        return L.reshape(S.shape)

@@ -1,0 +1,172 @@
+"""Adaptive importance sampling of any log density, with the verdict on its own weights.
+
+Rounds of quasi-random draws, each from a proposal fitted to all draws before it, are weighed against
+the mixture of all rounds' proposals; a last, larger net comes from the last fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..errors import LrvbError
+from ..numerics.pareto import smooth
+from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
+
+Refit = Callable[[np.ndarray, np.ndarray], Proposal]
+
+_DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
+_ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`."""
+
+    final: int = 2048
+    explore: int = 256
+    rounds: int = 2
+    most: int = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Draws x (n, d) with normalised weights (n,); k_hat judges the weights, ess counts their worth.
+
+    log_evidence is log ∫ exp(target), with its Monte Carlo error; `raw` are the unsmoothed weights.
+    """
+
+    x: np.ndarray
+    log_p: np.ndarray
+    weights: np.ndarray
+    raw: np.ndarray = field(repr=False)
+    k_hat: float
+    ess: float
+    log_evidence: float
+    log_evidence_error: float
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """E f from its values at the draws (n, ...)."""
+        return np.tensordot(self.weights, values, axes=1)
+
+    def sd(self, values: np.ndarray) -> np.ndarray:
+        """Standard deviation of f from its values at the draws (n, ...)."""
+        centered = values - self.mean(values)
+        return np.sqrt(self.mean(centered**2))
+
+    def mean_error(self, values: np.ndarray) -> np.ndarray:
+        """Standard error of `mean` as if draws were independent; a Sobol net's is smaller."""
+        centered = values - self.mean(values)
+        return np.sqrt(np.tensordot(self.raw**2, centered**2, axes=1))
+
+    def sd_error(self, values: np.ndarray) -> np.ndarray:
+        """Standard error of `sd`, by its influence function ((f − μ)² − σ²)/2σ."""
+        square = (values - self.mean(values)) ** 2
+        variance = self.mean(square)
+        error = np.sqrt(np.tensordot(self.raw**2, (square - variance) ** 2, axes=1))
+        return error / (2 * np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+
+    def quantile(self, values: np.ndarray, p: float | np.ndarray) -> np.ndarray:
+        """Quantiles of f from its values (n,), linear between the middles of its steps."""
+        order = np.argsort(values)
+        w = self.weights[order]
+        return np.interp(p, np.cumsum(w) - w / 2, values[order])
+
+    def heavy(self, ignored: float = 1e-6) -> np.ndarray:
+        """Indices of the draws that carry all but `ignored` of the weight."""
+        order = np.argsort(-self.weights)
+        reach = int(np.searchsorted(np.cumsum(self.weights[order]), 1 - ignored)) + 1
+        return np.sort(order[:reach])
+
+
+def integrate(
+    target: Target,
+    start: Proposal,
+    refit: Refit | None = None,
+    budget: Budget | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Weighted:
+    """Weighted draws of exp(target)/Z and log Z; target maps points (n, d) to (n,), −∞ where zero.
+
+    refit makes the next proposal from draws and weights (two t's by default); progress is called
+    with the draws done and expected.
+    """
+    budget = budget or Budget()
+    refit = refit or (lambda x, w: fit_blocks(x, w, 0))
+    proposals: list[Proposal] = [start]
+    counts: list[int] = []
+    xs: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    last = False
+    while True:
+        n = budget.final if last else budget.explore
+        x = proposals[-1].draw(n, seed + len(counts))
+        counts.append(n)
+        xs.append(x)
+        values.append(_evaluated(target, x))
+        points, log_p = np.concatenate(xs), np.concatenate(values)
+        log_w = log_p - pooled(proposals, counts).log_density(points)
+        if progress is not None:
+            progress(len(points), len(points) + (0 if last else budget.final))
+        if last:
+            return _weighted(points, log_p, log_w)
+        own = log_w[-n:]
+        effective = _ess(own) / n if np.isfinite(own).any() else 0.0
+        done = len(counts)
+        last = done >= budget.rounds and (effective >= _ENOUGH or done >= budget.most)
+        fitted = refit(points, tempered(log_w, 6 * x.shape[1]))
+        proposals.append(Mixture((fitted, start), np.array([1 - _DEFENCE, _DEFENCE])))
+
+
+def tempered(log_weights: np.ndarray, need: float) -> np.ndarray:
+    """Normalised weights w^γ with the largest γ ≤ 1 for which `need` draws or more are effective."""
+    power = 1.0
+    while _ess(power * log_weights) < need and power > 0.05:
+        power *= 0.8
+    return np.exp(power * log_weights - logsumexp(power * log_weights))
+
+
+def _ess(log_weights: np.ndarray) -> float:
+    """Effective draws (Σw)²/Σw²."""
+    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
+
+
+def _evaluated(target: Target, x: np.ndarray) -> np.ndarray:
+    """The target at a round's points, checked."""
+    value = np.asarray(target(x), dtype=np.float64)
+    wrong = np.isnan(value) | (value == np.inf)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise LrvbError(
+            f"The log density is {value[at]} at {np.array2string(x[at], precision=4)}, where "
+            "importance sampling needs a number or −∞.",
+            point=x[at],
+        )
+    if not np.isfinite(value).any():
+        raise LrvbError(
+            "The density is zero at every draw of a round of importance sampling: its start is far "
+            "from where the density is. Try another center or a larger scale.",
+            points=x,
+        )
+    return value
+
+
+def _weighted(x: np.ndarray, log_p: np.ndarray, log_w: np.ndarray) -> Weighted:
+    """The verdict: smoothed weights, k̂, effective draws, evidence and its error."""
+    n = len(log_w)
+    raw = np.exp(log_w - logsumexp(log_w))
+    smoothed, k_hat = smooth(log_w)
+    return Weighted(
+        x=x,
+        log_p=log_p,
+        weights=np.exp(smoothed),
+        raw=raw,
+        k_hat=k_hat,
+        ess=float(1 / (raw**2).sum()),
+        log_evidence=float(logsumexp(log_w) - np.log(n)),
+        log_evidence_error=float(np.sqrt(((n * raw - 1) ** 2).sum()) / n),
+    )

@@ -1,0 +1,51 @@
+"""β given the hyperparameters u: its conditional mode, and log ∫ p(y, β, u) dβ by Laplace's method."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .inside import Inside
+from .mode import Mode
+
+_CLOSE = 1e-4  # squared length in sds of the Newton step that ends the search
+_MOST = 50
+
+
+def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:
+    """β's mode given u, from a start, with the Hessian there: Newton's method, halved where it falls."""
+    p = inside.p
+    value, gradient, H = inside.derivatives(np.r_[beta, u])
+    for _ in range(_MOST):
+        step = np.linalg.solve(-H[:p, :p], gradient[:p])
+        gain = float(gradient[:p] @ step)
+        if gain < _CLOSE:
+            break
+        fraction = 1.0
+        while True:
+            new = inside.derivatives(np.r_[beta + fraction * step, u])
+            if new[0] > value or fraction < 1e-3:
+                break
+            fraction /= 2
+        beta = beta + fraction * step
+        value, gradient, H = new
+    return Mode(beta + step, value + gain / 2, H[:p, :p])
+
+
+class Marginal:
+    """log ∫ p(y, β, u) dβ ≈ log p(y, b(u), u) + ½ log |2π(−H)⁻¹|, for finding u's mode.
+
+    The last conditional mode is where the next search starts.
+    """
+
+    def __init__(self, inside: Inside, beta: np.ndarray):
+        self.inside, self.beta = inside, beta
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """At n points (n, k), (n,)."""
+        values = np.empty(len(u))
+        for i, point in enumerate(u):
+            mode = conditional_mode(self.inside, point, self.beta)
+            self.beta = mode.x
+            logdet = np.linalg.slogdet(-mode.hessian)[1]
+            values[i] = mode.value - logdet / 2 + len(mode.x) * np.log(2 * np.pi) / 2
+        return values

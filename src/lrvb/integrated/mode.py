@@ -1,0 +1,94 @@
+"""The mode of a log density: Newton's method with bounded steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import LrvbError
+from .proposals import Target
+
+Derivatives = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+
+_HALVINGS = 12
+_FLAT = 1e-2  # least curvature a step assumes, for a coordinate that hardly matters
+
+
+class Mode(NamedTuple):
+    """The maximum: point (d,), value, Hessian (d, d)."""
+
+    x: np.ndarray
+    value: float
+    hessian: np.ndarray
+
+    def axes(self, least: float = 0.05) -> np.ndarray:
+        """Columns of one sd by the curvature, which is taken to be at least `least`, (d, d)."""
+        curvature, U = np.linalg.eigh(-self.hessian)
+        return U / np.sqrt(np.maximum(curvature, least))
+
+
+def differenced(target: Target, step: float = 1e-3) -> Derivatives:
+    """Value, gradient and Hessian by central differences, all points in one call of the target."""
+
+    def derivatives(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        d = len(x)
+        E = step * np.eye(d)
+        i, j = np.tril_indices(d, -1)
+        both = E[i] + E[j]
+        v = target(np.concatenate([x[None], x + E, x - E, x + both, x - both]))
+        up, down = v[1 : d + 1], v[d + 1 : 2 * d + 1]
+        pairs = v[2 * d + 1 : 2 * d + 1 + len(i)] + v[2 * d + 1 + len(i) :]
+        H = np.diag(up + down - 2 * v[0])
+        H[i, j] = H[j, i] = (pairs - up[i] - down[i] - up[j] - down[j] + 2 * v[0]) / 2
+        return float(v[0]), (up - down) / (2 * step), H / step**2
+
+    return derivatives
+
+
+def climb(
+    target: Target,
+    start: np.ndarray,
+    derivatives: Derivatives | None = None,
+    longest: np.ndarray | float = 1.0,
+    tolerance: float = 1e-3,
+    iterations: int = 100,
+) -> Mode:
+    """Newton's method from `start` until a step is `tolerance` sds; saddles are climbed by |curvature|.
+
+    longest (d,) bounds each coordinate's change in one step (∞ for none). Halvings are tried
+    together, in one call of the target.
+    """
+    derivatives = derivatives or differenced(target)
+    x = np.array(start, dtype=np.float64)
+    fractions = 0.5 ** np.arange(_HALVINGS)
+    for _ in range(iterations):
+        value, gradient, H = derivatives(x)
+        curvature, U = np.linalg.eigh(-H)
+        step = U @ ((U.T @ gradient) / np.maximum(np.abs(curvature), _FLAT))
+        if gradient @ step < tolerance**2:
+            return Mode(x, value, H)
+        step *= min(1.0, float(np.min(longest / np.maximum(np.abs(step), 1e-300))))
+        found = target((x + step)[None])[0]
+        if not found > value:
+            points = x + fractions[1:, None] * step
+            values = target(points)
+            best = int(np.nanargmax(values))
+            if not values[best] > value:
+                # rounding decides: as good a maximum as this density's precision allows
+                if gradient @ step < (100 * tolerance) ** 2:
+                    return Mode(x, value, H)
+                raise LrvbError(
+                    "No step uphill was found from a point that is not a maximum of the log density "
+                    f"(gain expected {gradient @ step:.2g}).",
+                    point=x,
+                )
+            x = points[best]
+        else:
+            x = x + step
+    raise LrvbError(
+        f"The mode of the hyperparameters was not found in {iterations} Newton steps; the last would "
+        f"have gained {gradient @ step:.2g}. A stated prior of the sds usually helps.",
+        point=x,
+    )

@@ -1,0 +1,328 @@
+"""Two nested factors, or a row effect within groups: both levels are summed out exactly given θ.
+
+With t = outer + inner on one grid for all inner levels, rows are evaluated once, and the inner
+integral at every outer node o_j is one matrix product exp(L) K, K_qj = N(t_q − o_j; 0, sd²). The
+derivatives in θ are expectations over the same nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import LrvbError
+from .coordinates import FREE, LOG, Kind
+from .groups import gather
+from .inside import Effects, Evaluated
+from .levels import TOLERANCE
+from .regression import Regression, lifted
+from .terms import Term
+
+_REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
+_STEPS = (1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
+_MOST = 3000  # nodes of a grid
+_COARSE = 41  # nodes on which a level's information is first looked for
+_EXTREME = 8.0  # |log sd| up to which grids are made
+
+
+class TooManyNodes(LrvbError):
+    """A θ whose sums would need more nodes than is sensible."""
+
+
+class Grid(NamedTuple):
+    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), the two sds, and K (Q, J).
+
+    K_qj is the inner effect's density at t_q − o_j, times the step.
+    """
+
+    t: np.ndarray
+    o: np.ndarray
+    outer: float
+    inner: float
+    K: np.ndarray
+
+
+class Sums(NamedTuple):
+    """Of one θ: value; error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta (N,)."""
+
+    value: float
+    error: float
+    grid: Grid
+    W: np.ndarray
+    F: np.ndarray
+    P: np.ndarray
+    eta: np.ndarray
+
+
+class Nested:
+    """θ = (β, log sd of outer, log sd of inner, dispersions), with both factors' levels summed out.
+
+    Every level of `inner` lies within one of `outer`; each has one intercept.
+    """
+
+    def __init__(self, rows: Regression, outer: Term, inner: Term):
+        self.outer, self.inner = outer, inner
+        self.within = gather(inner.codes, inner.levels)
+        parent = outer.codes[self.within.rows][self.within.starts]
+        # inner groups are put in the order of their outer level, so that both are runs
+        order = np.argsort(parent, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        placed = rank[self.within.of]
+        by_place = np.argsort(placed, kind="stable")
+        self.rows = rows.take(self.within.rows[by_place])
+        self.of = placed[by_place]
+        self.starts = np.searchsorted(self.of, np.arange(len(order)))
+        self.inner_level = inner.codes[self.within.rows][self.within.starts][order]
+        self.above = gather(parent[order], outer.levels)
+        self.constant = rows.likelihood.constant(rows.columns)
+        self.p = rows.p
+        self.information: tuple[float, float] | None = None
+        self.step = _STEPS[1]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return FREE * self.p + 2 * LOG + list(self.rows.likelihood.dispersions)
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the smallest factor."""
+        return self.outer.levels
+
+    def start(self) -> np.ndarray:
+        """A first θ: β at its prior mean, sds of ½, dispersions 1 (a probability ½)."""
+        k = len(self.rows.likelihood.dispersions)
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), np.zeros(k)])
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.
+
+        Only tails are: at the mode, `derivatives` and `choose_nodes` raise instead.
+        """
+        result = np.full(len(theta), -np.inf)
+        for i in self._possible(theta):
+            with contextlib.suppress(TooManyNodes):
+                result[i] = self._sums(theta[i]).value
+        return result
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Σ over outer levels of (log T − log T of half the nodes)², at n points (n,)."""
+        return np.array([self._sums(t, half=True).error for t in theta])
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """The widest grid steps whose error is within TOLERANCE at all n points."""
+        found = [self._informations(t) for t in theta]
+        self.information = max(i for i, _ in found), max(o for _, o in found)
+        for step in _STEPS:
+            self.step = step
+            if self.error(theta).max() < TOLERANCE:
+                return
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient E[S] and Hessian E[H] + Cov[S] of one θ (d,), from the nodes.
+
+        Given o the inner levels are independent, so Cov[S] is the mean over o of the sum of their
+        covariances, and the covariance over o of the sum of their means.
+        """
+        p, d = self.p, len(theta)
+        k = d - p - 2
+        sums = self._sums(theta)
+        t, o, sd_o, sd_i, K = sums.grid
+        W, F, P = sums.W, sums.F, sums.P
+        A = P[self.above.of] / F
+        Pt = W * (A @ K.T)
+        gap = ((t[:, None] - o) / sd_i) ** 2 - 1
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        eta = sums.eta[:, None] + t
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        score, information = self.rows.likelihood.derivatives(columns, eta, phi)
+        weight = Pt[self.of]
+        X = self.rows.X
+        # parts of S that rows make: of β, then of the dispersions
+        S = np.empty((len(W), p + k, len(t)))
+        for j in range(p):
+            S[:, j] = np.add.reduceat(X[:, [j]] * score, self.starts, axis=0)
+        H = np.zeros((d, d))
+        H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
+        for i in range(k):
+            first, mixed, second = self.rows.dispersion_derivatives(theta[p + 2 :], i, columns, eta)
+            S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
+            H[p + 2 + i, :p] = X.T @ (mixed * weight).sum(1)
+            H[:p, p + 2 + i] = H[p + 2 + i, :p]
+            for j in range(k):
+                H[p + 2 + i, p + 2 + j] = (second[j] * weight).sum()
+        of_o = (o / sd_o) ** 2 - 1
+        K1 = K * gap
+        # second moments within inner levels
+        row_part = np.r_[np.arange(p), np.arange(p + 2, d)]
+        C = np.zeros((d, d))
+        scaled = (S * np.sqrt(Pt)[:, None]).transpose(1, 0, 2).reshape(p + k, -1)
+        C[np.ix_(row_part, row_part)] = scaled @ scaled.T
+        C[row_part, p + 1] = C[p + 1, row_part] = np.einsum("mkq,mq->k", S, W * (A @ K1.T))
+        C[p + 1, p + 1] = (W * (A @ (K1 * gap).T)).sum()
+        # means given o: of every inner level, then summed within outer levels
+        e = np.zeros((len(W), d, len(o)))
+        e[:, row_part] = ((S * W[:, None]).reshape(-1, len(t)) @ K).reshape(len(W), p + k, -1)
+        e[:, row_part] /= F[:, None]
+        e[:, p + 1] = (W @ K1) / F
+        flat = (e * np.sqrt(P[self.above.of])[:, None]).transpose(1, 0, 2).reshape(d, -1)
+        C -= flat @ flat.T
+        T = self.above.sum(e, axis=0)
+        T[:, p] = of_o
+        expected = np.einsum("gkj,gj->gk", T, P)
+        flat = (T * np.sqrt(P)[:, None]).transpose(1, 0, 2).reshape(d, -1)
+        C += flat @ flat.T - expected.T @ expected
+        gradient = expected.sum(0)
+        G, M = len(P), len(W)
+        H[p, p] = -2 * (gradient[p] + G)
+        H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
+        return self.rows.with_prior(theta, sums.value, gradient, H + C, self._log_prior)
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
+        n, G, M = len(theta), len(self.above.starts), len(self.starts)
+        first, second = np.zeros((n, G + M)), np.zeros((n, G + M))
+        value = np.full(n, -np.inf)
+        of = self.above.of
+        for i in self._possible(theta):
+            try:
+                sums = self._sums(theta[i])
+            except TooManyNodes:
+                continue
+            t, o, _, _, K = sums.grid
+            A = sums.P[of] / sums.F
+            Pt = sums.W * (A @ K.T)
+            both = ((sums.W * t) @ (K * o) * A).sum(1)
+            value[i] = sums.value
+            first[i, :G], second[i, :G] = sums.P @ o, sums.P @ o**2
+            first[i, G:] = Pt @ t - first[i, of]
+            second[i, G:] = Pt @ t**2 - 2 * both + second[i, of]
+        return Evaluated(value, first, second)
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of the outer levels and of the inner, from mean moments (G + M,)."""
+        G = len(self.above.starts)
+        prior = weights @ np.exp(2 * theta[:, self.p : self.p + 2])
+        results = []
+        for f, (term, at, here) in enumerate(
+            [
+                (self.outer, np.flatnonzero(self.above.group >= 0), slice(0, G)),
+                (self.inner, self.inner_level, slice(G, None)),
+            ]
+        ):
+            mean, square = np.zeros(term.levels), np.full(term.levels, prior[f])
+            mean[at], square[at] = first[here], second[here]
+            results.append(Effects(mean[:, None], np.sqrt(square - mean**2)[:, None]))
+        return tuple(results)
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds the grids can cover."""
+        sds = theta[:, self.p : self.p + 2]
+        return np.flatnonzero((np.abs(sds) < _EXTREME).all(1))
+
+    def _informations(self, theta: np.ndarray) -> tuple[float, float]:
+        """The largest information that rows have of an inner level, and of an outer level."""
+        p = self.p
+        sd_o, sd_i = np.exp(theta[p : p + 2])
+        total = np.hypot(sd_o, sd_i)
+        t = np.linspace(-1, 1, _COARSE) * _REACH * total
+        eta = self.rows.predictor(theta[None, :p])[0][:, None] + t
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        likelihood = self.rows.likelihood
+        _, information = likelihood.derivatives(columns, eta, phi)
+        log_p = np.add.reduceat(likelihood.log_p(columns, eta, phi), self.starts, axis=0)
+        log_p -= (t / total) ** 2 / 2
+        P = np.exp(log_p - log_p.max(1, keepdims=True))
+        P /= P.sum(1, keepdims=True)
+        inner = (np.add.reduceat(information, self.starts, axis=0) * P).sum(1)
+        inner = np.maximum(inner, 0.0)
+        # an inner level passes on at most what its own sd leaves of it
+        passed = inner / (1 + sd_i**2 * inner)
+        return float(inner.max()), float(self.above.sum(passed, axis=0).max())
+
+    def _grid(self, theta: np.ndarray) -> Grid:
+        """Grids with steps of `step` times the smallest conditional sd of a level.
+
+        Where the inner sd is so small that one grid for all would be longer, every outer node has
+        its own: t = o_j + inner, and K is zero but for its own nodes.
+        """
+        sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
+        of_inner, of_outer = self.information or self._informations(theta)
+        unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
+        half_o = _half(sd_o, self.step * min(unit_o, _WIDEST))
+        step = self.step * min(unit_i, _WIDEST)
+        shared, apart = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+        size = min(2 * shared + 1, (2 * apart + 1) * (2 * half_o + 1))
+        if size > _MOST:
+            raise TooManyNodes(
+                f"A nested sum would need {size} nodes: rows know a level far better than its sd does. "
+                "The gaussian block is the way for such rows.",
+                nodes=size,
+            )
+        o = np.linspace(-1, 1, 2 * half_o + 1) * _REACH * sd_o
+        if 2 * shared + 1 <= size:
+            t = np.linspace(-1, 1, 2 * shared + 1) * _REACH * np.hypot(sd_o, sd_i)
+            density = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2)
+            return Grid(t, o, sd_o, sd_i, density * ((t[1] - t[0]) / (sd_i * np.sqrt(2 * np.pi))))
+        e = np.linspace(-1, 1, 2 * apart + 1) * _REACH
+        weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
+        K = np.kron(np.eye(len(o)), weight[:, None])
+        return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
+
+    def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
+        """Both sums of one θ and, if asked, their error from half the nodes."""
+        p = self.p
+        grid = self._grid(theta)
+        t, o, sd_o, _, K = grid
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        eta = self.rows.predictor(theta[None, :p])[0]
+        log_rows = self.rows.likelihood.log_p(columns, eta[:, None] + t, phi)
+        L = np.add.reduceat(log_rows, self.starts, axis=0)
+        peak = L.max(1, keepdims=True)
+        W = np.exp(L - peak)
+        tiny = np.finfo(float).tiny
+        F = np.maximum(W @ K, tiny)
+        base = (o / sd_o) ** 2 / 2
+        J = self.above.sum(np.log(F) + peak, axis=0) - base
+        top = J.max(1, keepdims=True)
+        P = np.exp(J - top)
+        total = P.sum(1)
+        scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
+        values = top[:, 0] + np.log(total * scale)
+        error, whole = 0.0, F
+        if half:
+            F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
+            J = self.above.sum(np.log(F) + peak, axis=0) - base
+            halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
+            error = float(((values - halves) ** 2).sum())
+        value = float(values.sum()) + self._log_prior(theta[None])[0]
+        return Sums(value, error, grid, W, whole, P / total[:, None], eta)
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray:
+        """log p(θ) and the rows' constant, (n,)."""
+        p = self.p
+        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        for j, term in enumerate((self.outer, self.inner)):
+            part = theta[:, p + j : p + j + 1]
+            total = total + term.log_prior(part, term.spread(part))
+        return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def _half(sd: float, step: float) -> int:
+    """Steps to either side that reach _REACH sds: even, so that every second node has both ends."""
+    half = max(6, int(np.ceil(_REACH * sd / step)))
+    return half + half % 2
+
+
+def is_nested(outer: np.ndarray, inner: np.ndarray) -> bool:
+    """Whether every level of `inner` (N,) lies within one level of `outer` (N,)."""
+    pairs = np.unique(np.column_stack([outer, inner]), axis=0)
+    return len(pairs) == len(np.unique(inner))

@@ -1,0 +1,139 @@
+"""The rows of a mixed model apart from its random effects: η = Xβ + offset + …, and their priors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from .coordinates import Kind
+from .likelihood import Columns, Likelihood
+from .mode import differenced
+
+_STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """y_n ~ p(y | η_n, φ), β_j ~ N(mean_j, sd_j²), φ ~ dispersions (with `log_density`).
+
+    columns are rows' arrays (N,), the response first; X (N, p); offset (N,); sd may be ∞.
+    """
+
+    likelihood: Likelihood
+    columns: Columns
+    X: np.ndarray
+    offset: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    dispersions: tuple[Any, ...] = ()
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients β."""
+        return self.X.shape[1]
+
+    def take(self, rows: np.ndarray) -> Regression:
+        """Some of the rows, in the order of `rows`."""
+        columns = tuple(column[rows] for column in self.columns)
+        return Regression(
+            self.likelihood,
+            columns,
+            self.X[rows],
+            self.offset[rows],
+            self.mean,
+            self.sd,
+            self.dispersions,
+        )
+
+    def predictor(self, beta: np.ndarray) -> np.ndarray:
+        """Xβ + offset at n points (n, p), (n, N)."""
+        return beta @ self.X.T + self.offset
+
+    def log_prior(self, beta: np.ndarray) -> np.ndarray:
+        """log p(β) at n points (n, p), (n,); a flat prior adds nothing."""
+        proper = np.isfinite(self.sd)
+        z = (beta[:, proper] - self.mean[proper]) / self.sd[proper]
+        constant = np.log(self.sd[proper]).sum() + proper.sum() * np.log(2 * np.pi) / 2
+        return -(z**2).sum(1) / 2 - constant
+
+    def log_prior_dispersion(self, theta: np.ndarray) -> np.ndarray:
+        """log p of the dispersions' part of θ at n points (n, k), (n,), with its Jacobian."""
+        total = np.zeros(len(theta))
+        for j, (kind, prior) in enumerate(
+            zip(self.likelihood.dispersions, self.dispersions, strict=True)
+        ):
+            t = theta[:, j]
+            total += prior.log_density(natural(kind, t))
+            total += t if kind == "log" else log_expit(t) + log_expit(-t)
+        return total
+
+    def phi(self, theta: np.ndarray) -> list[np.ndarray]:
+        """The dispersions themselves at n points of their part of θ (n, k), each (n,)."""
+        return [natural(kind, theta[:, j]) for j, kind in enumerate(self.likelihood.dispersions)]
+
+    def dispersion_derivatives(
+        self, tail: np.ndarray, i: int, columns: Columns, eta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Derivatives of rows' log densities in the i-th dispersion's coordinate, by differences.
+
+        The first; the mixed one with η; the second ones with each dispersion. tail (k,) is the
+        dispersions' part of θ; columns (N, 1) and eta (N, Q), as are the results.
+        """
+        k, h = len(tail), _STEP
+        E = np.eye(k)
+
+        def moved(move: np.ndarray) -> list[np.ndarray]:
+            return lifted(self.phi((tail + move)[None]), 1)
+
+        log_p, derivatives = self.likelihood.log_p, self.likelihood.derivatives
+        up, down = (log_p(columns, eta, moved(side * h * E[i])) for side in (1, -1))
+        score_up, score_down = (
+            derivatives(columns, eta, moved(side * h * E[i]))[0] for side in (1, -1)
+        )
+        second = []
+        for j in range(k):
+            corners = [
+                a * b * log_p(columns, eta, moved(10 * h * (a * E[i] + b * E[j])))
+                for a in (1, -1)
+                for b in (1, -1)
+            ]
+            second.append(np.sum(corners, axis=0) / (4 * (10 * h) ** 2))
+        return (up - down) / (2 * h), (score_up - score_down) / (2 * h), second
+
+    def with_prior(
+        self,
+        theta: np.ndarray,
+        value: float,
+        gradient: np.ndarray,
+        H: np.ndarray,
+        log_prior: Callable[[np.ndarray], np.ndarray],
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Derivatives at θ (d,) of rows' sums with those of log p(θ) added.
+
+        β's are in closed form; others', by differences of `log_prior`, which maps (n, d) to (n,).
+        `value` has the prior already.
+        """
+        p, d = self.p, len(theta)
+        _, first, second = differenced(
+            lambda tail: log_prior(np.column_stack([np.tile(theta[:p], (len(tail), 1)), tail]))
+        )(theta[p:])
+        gradient, H = gradient.copy(), H.copy()
+        gradient[:p] -= (theta[:p] - self.mean) / self.sd**2
+        H[np.arange(p), np.arange(p)] -= 1 / self.sd**2
+        gradient[p:d] += first
+        H[p:, p:] += second
+        return value, gradient, H
+
+
+def natural(kind: Kind, theta: np.ndarray) -> np.ndarray:
+    """A dispersion from its coordinate: e^θ, or 1/(1 + e^−θ) of a logit."""
+    return np.exp(theta) if kind == "log" else expit(theta)
+
+
+def lifted(phi: Sequence[np.ndarray], axes: int) -> list[np.ndarray]:
+    """Dispersions (n,) with further axes, to broadcast against (n, N, …)."""
+    return [value.reshape(-1, *(1,) * axes) for value in phi]

@@ -1,0 +1,158 @@
+"""Random-effects terms and their covariances, stated by log sds and Fisher's z of correlations.
+
+z_k ~ N(0, Σ) for every level k of a factor. Where one coefficient is an intercept, Σ is stated in
+the basis (1, x − x̄): (u₁ + Σ x̄_j u_j, u₂, …) = Mu, in which posteriors are nearly independent. Of q
+coefficients θ holds the q log sds there, then atanh of the q(q − 1)/2 canonical partial correlations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidModel
+from ..prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Wishart
+from .coordinates import CORRELATION, LOG, Kind
+
+SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
+
+
+class Spread(NamedTuple):
+    """Σ of n points: sds (n, q) and correlations (n, q, q) as stated, precision (n, q, q), log |Σ|."""
+
+    sd: np.ndarray
+    correlation: np.ndarray
+    precision: np.ndarray
+    logdet: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Σ, (n, q, q)."""
+        return self.correlation * (self.sd[:, :, None] * self.sd[:, None, :])
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One term: the level of each row (N,), its coefficients' columns R (N, q), and its prior.
+
+    sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all.
+    """
+
+    codes: np.ndarray
+    R: np.ndarray
+    levels: int
+    sds: tuple[SdPrior, ...] | Wishart
+    correlations: LKJ | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sds, Wishart):
+            return
+        if len(self.sds) != self.q or (self.correlations is None) != (self.q == 1):
+            raise InvalidModel(
+                f"A term with {self.q} coefficients needs {self.q} priors of their sds, and LKJ for "
+                "the correlations of more than one; or one Wishart."
+            )
+
+    @property
+    def q(self) -> int:
+        """Coefficients a level."""
+        return self.R.shape[1]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of this term's part of θ."""
+        return LOG * self.q + CORRELATION * (self.q * (self.q - 1) // 2)
+
+    @property
+    def size(self) -> int:
+        """Length of this term's part of θ."""
+        return self.q * (self.q + 1) // 2
+
+    @property
+    def basis(self) -> np.ndarray:
+        """M with Mu the coefficients of (1, x − x̄), (q, q); the identity without an intercept."""
+        M = np.eye(self.q)
+        constant = np.flatnonzero(np.all(self.R == 1, axis=0))
+        if len(constant):
+            first = constant[0]
+            M[first] = self.R.mean(axis=0)
+        return M
+
+    def start(self, scale: float) -> np.ndarray:
+        """A first guess (size,): every coefficient moves rows by about `scale`, uncorrelated."""
+        moved = self.R @ np.linalg.inv(self.basis)
+        size = np.sqrt((moved**2).mean(axis=0))
+        return np.r_[np.log(scale / size), np.zeros(self.size - self.q)]
+
+    def spread(self, theta: np.ndarray) -> Spread:
+        """Σ at n points of this term's part of θ (n, size), on the scale of the user's columns."""
+        q = self.q
+        log_sd = theta[:, :q]
+        if q == 1:
+            one = np.ones((len(theta), 1, 1))
+            return Spread(np.exp(log_sd), one, np.exp(-2 * log_sd)[..., None], 2 * log_sd[:, 0])
+        root, log_diagonal = partial_root(theta[:, q:], q)
+        L = np.exp(log_sd)[:, :, None] * root
+        M = self.basis
+        inverse = np.linalg.inv(L) @ M
+        T = np.linalg.inv(M) @ L
+        sd = np.sqrt((T**2).sum(-1))
+        unit = T / sd[:, :, None]
+        correlation = unit @ unit.swapaxes(1, 2)
+        logdet = 2 * (log_sd.sum(-1) + log_diagonal)
+        return Spread(sd, correlation, inverse.swapaxes(1, 2) @ inverse, logdet)
+
+    def log_prior(self, theta: np.ndarray, spread: Spread) -> np.ndarray:
+        """log p(θ) of this term's part at n points, (n,), every Jacobian included."""
+        q = self.q
+        log_sd, fisher = theta[:, :q], theta[:, q:]
+        if isinstance(self.sds, Wishart):
+            value = self.sds.log_density(spread.sd, spread.correlation)
+        else:
+            value = sum(
+                prior.log_density(spread.sd[:, i]) for i, prior in enumerate(self.sds)
+            ) + np.zeros(len(theta))
+            if self.correlations is not None:
+                value = value + self.correlations.log_density(spread.correlation)
+        if q == 1:
+            return value + log_sd[:, 0]
+        # (sds, R) → Σ → M Σ Mᵀ (volume kept: |M| = 1) → its sds and R → log sds and Fisher's z
+        columns = np.tril_indices(q, -1)[1]
+        to_fisher = (log_one_minus_square(fisher) * ((q - columns) / 2)).sum(-1)
+        return value - q * np.log(spread.sd).sum(-1) + (q + 1) * log_sd.sum(-1) + to_fisher
+
+
+def partial_root(fisher: np.ndarray, q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cholesky factor of R (n, q, q) and Σ log of its diagonal, from n × q(q − 1)/2 Fisher's z.
+
+    L_ij = ρ_ij Π_{k<j} (1 − ρ_ik²)^½ for j < i, and the same product over all k < i for j = i.
+    """
+    rho, log_rest = np.tanh(fisher), log_one_minus_square(fisher) / 2
+    L = np.zeros((len(fisher), q, q))
+    L[:, 0, 0] = 1.0
+    log_diagonal = np.zeros(len(fisher))
+    at = 0
+    for i in range(1, q):
+        before = np.zeros(len(fisher))
+        for j in range(i):
+            L[:, i, j] = rho[:, at] * np.exp(before)
+            before = before + log_rest[:, at]
+            at += 1
+        L[:, i, i] = np.exp(before)
+        log_diagonal += before
+    return L, log_diagonal
+
+
+def log_one_minus_square(fisher: np.ndarray) -> np.ndarray:
+    """log(1 − tanh² z), without cancellation."""
+    distance = np.abs(fisher)
+    return 2 * (np.log(2) - distance - np.log1p(np.exp(-2 * distance)))
+
+
+def split_by_size(theta: np.ndarray, terms: Sequence[Term]) -> list[np.ndarray]:
+    """Each term's part of the leading columns of θ (n, …)."""
+    ends = np.cumsum([term.size for term in terms])
+    return [theta[:, end - term.size : end] for term, end in zip(terms, ends, strict=True)]
