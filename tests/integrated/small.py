@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from scipy.special import gammaln
 
 from lrvb.integrated.density import Density

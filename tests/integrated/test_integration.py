@@ -13,11 +13,11 @@ from scipy.special import logsumexp
 from small import intercepts, regression, sloped
 
 import lrvb
+from lrvb.integrated.density import Density
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.integration import integrate_gaussian, integrate_path
 from lrvb.integrated.levels import Levels
-from lrvb.integrated.density import Density
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
 from lrvb.likelihoods import POISSON
@@ -113,7 +113,9 @@ def test_slopes_of_nearly_exact_rows_are_the_simulated_ones():
     eta = 6 + 0.3 * x + z[codes, 0] + x * z[codes, 1]
     y = rng.poisson(np.exp(eta)).astype(float)
     flat = np.full(2, 100.0)
-    rows = Regression.independent(Density(POISSON), (y,), X, np.zeros(n), np.array([6.0, 0.0]), flat)
+    rows = Regression.independent(
+        Density(POISSON), (y,), X, np.zeros(n), np.array([6.0, 0.0]), flat
+    )
     found = integrate_path(Slopes(rows, sloped(codes, x, levels)))
     w = found.weighted
     assert w.k_hat < 0.7
@@ -121,7 +123,7 @@ def test_slopes_of_nearly_exact_rows_are_the_simulated_ones():
     # the rows are almost exact, so β is a mean over ten levels with known effects
     truth = np.array([6, 0.3]) + z.mean(0)
     assert np.all(np.abs(mean - truth) < 0.3 * sd)
-    ((level_mean, level_sd),) = found.effects
+    ((level_mean, level_sd, _),) = found.effects
     total = level_mean + mean
     assert np.abs(total - (z + np.array([6, 0.3]))).max() < 0.2
     assert level_sd.shape == (levels, 2)

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
-from small import effects, FAMILIES, dispersion, intercepts, log_normal, log_rows, regression, sloped
+from small import (
+    FAMILIES,
+    dispersion,
+    effects,
+    intercepts,
+    log_normal,
+    log_rows,
+    regression,
+    sloped,
+)
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.crossed import Crossed

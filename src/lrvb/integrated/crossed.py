@@ -90,8 +90,7 @@ class Crossed:
         return value + float(middle), gradient, H
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
-        """log density at n points, with the first two moments of the small factor's levels, which are
-        drawn, and of the large factor's groups."""
+        """log density at n points, with E and E² of the small factor's levels, then of the large's."""
         inner = self.levels.evaluate(self._without(theta))
         w = theta[:, self.fixed : self.p]
         return Evaluated(
@@ -106,9 +105,7 @@ class Crossed:
         """Posterior means and sds of the small factor's levels, then of the large one's."""
         K = self.small.levels
         mean, square = first[:K], second[:K]
-        own = Effects(
-            mean[:, None], np.sqrt(square - mean**2)[:, None], square.sum().reshape(1, 1)
-        )
+        own = Effects(mean[:, None], np.sqrt(square - mean**2)[:, None], square.sum().reshape(1, 1))
         return (own, *self.levels.unfold(self._without(theta), weights, first[K:], second[K:]))
 
     def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..likelihoods import Given, Likelihood
-from .coordinates import Kind
+from .coordinates import LOG, Kind
 
 Columns = tuple[np.ndarray, ...]  # of the rows: the response, and the family's extras
 
@@ -26,7 +26,7 @@ class Density:
     @property
     def dispersions(self) -> tuple[Kind, ...]:
         """Kinds of φ as θ states them."""
-        return ("log",) * len(self.names)
+        return tuple(LOG * len(self.names))
 
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""

@@ -173,9 +173,7 @@ class Gaussian:
             tuple(total["square"] for total in sums),
         )
 
-    def _by_term(
-        self, c: Conditional
-    ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _by_term(self, c: Conditional) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Of each term's levels: means (n, G, q), covariances (n, G, q, q) and those with β."""
         p = self.rows.p
         FS = np.einsum("ngir,nrs->ngis", c.F, c.covariance, optimize=True)

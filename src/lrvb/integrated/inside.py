@@ -85,4 +85,3 @@ class Inside(Protocol):
     @property
     def fewest(self) -> int:
         """Levels of the smallest factor."""
-

@@ -17,14 +17,16 @@ from .inside import Effects, Inside
 from .laplace import Marginal
 from .mode import Mode, climb, differenced
 from .path import Path
-from .proposals import fit_blocks, probed
+from .proposals import Target, fit_blocks, probed
 
 Progress = Callable[[int, int], None]
 
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-NODE_ERROR = 0.1  # of a log density by half the nodes, squared and summed; all of them have far less
+NODE_ERROR = (
+    0.1  # of a log density by half the nodes, squared and summed; all of them have far less
+)
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _AGAIN = 512
 _CHECKED = 32  # draws at which the sums inside are checked
@@ -83,7 +85,7 @@ class Integral:
 
 def enough(d: int, levels: int) -> Budget:
     """The draws that d coordinates and a smallest factor of so many levels need."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048)
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
 
 
 def affordable(budget: Budget, work: float) -> Budget:
@@ -99,7 +101,7 @@ def affordable(budget: Budget, work: float) -> Budget:
         )
     powers = FEWEST * 2 ** np.arange(12)
     within = int(powers[powers <= left].max())
-    limit = min(max(budget.limit, budget.final), within)
+    limit = min(budget.limit, within)
     return replace(budget, final=min(budget.final, within), explore=explore, limit=limit)
 
 
@@ -119,6 +121,31 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted]
     return wanting
 
 
+def integrate_density(
+    log_density: Target,
+    kinds: list[Kind],
+    start: np.ndarray,
+    budget: Budget,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Integral:
+    """θ of any log density, vectorised over points (n, d), of a few coordinates of these kinds."""
+    first = climb(log_density, start, longest=_longest(kinds))
+    bend = Bend(kinds, first.x)
+
+    def target(x: np.ndarray) -> np.ndarray:
+        return log_density(bend.natural(x)) + bend.log_jacobian(x)
+
+    mode = climb(target, bend.bend(first.x))
+    proposal = probed(target, mode.x, mode.axes())
+    log = np.array(kinds) == "log"
+    wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
+    weighted = integrate(
+        target, proposal, budget=budget, seed=seed, progress=progress, wanting=wanting
+    )
+    return Integral(bend.natural(weighted.x), weighted)
+
+
 def integrate_gaussian(
     inside: Gaussian, budget: Budget | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Integral:
@@ -126,20 +153,7 @@ def integrate_gaussian(
     kinds = inside.kinds
     levels = min(term.levels for term in inside.terms)
     budget = affordable(budget or enough(len(kinds), levels), inside.work)
-    first = climb(inside.log_density, inside.start(), longest=_longest(kinds))
-    bend = Bend(kinds, first.x)
-
-    def target(x: np.ndarray) -> np.ndarray:
-        return inside.log_density(bend.natural(x)) + bend.log_jacobian(x)
-
-    mode = climb(target, bend.bend(first.x))
-    start = probed(target, mode.x, mode.axes())
-    log = np.array(kinds) == "log"
-    wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
-    weighted = integrate(
-        target, start, budget=budget, seed=seed, progress=progress, wanting=wanting
-    )
-    return Integral(bend.natural(weighted.x), weighted)
+    return integrate_density(inside.log_density, kinds, inside.start(), budget, seed, progress)
 
 
 def integrate_path(

@@ -159,9 +159,12 @@ class Levels:
         group = np.append(self.groups.group, -1)[codes[0]]
         new, r = group < 0, R[0][:, 0]
         for at in self._chunks(np.arange(len(theta)), len(X)):
-            sums = self._sums(theta[at])
-            Z, P = sums.nodes[:, group], sums.probability[:, group]
-            Z[:, new], P[:, new] = 0.0, 1 / self.nodes
+            if new.all():
+                Z, P = np.zeros((len(at), len(X), 1)), np.ones((len(at), len(X), 1))
+            else:
+                sums = self._sums(theta[at])
+                Z, P = sums.nodes[:, group], sums.probability[:, group]
+                Z[:, new], P[:, new] = 0.0, 1 / self.nodes
             extra = np.where(new, r**2, 0.0) * np.exp(2 * theta[at, self.p])[:, None]
             eta = (theta[at, : self.p] @ X.T)[:, :, None] + r[:, None] * Z
             yield Lines(at, eta, P, extra)

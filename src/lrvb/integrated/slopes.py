@@ -191,9 +191,12 @@ class Slopes:
         group = np.append(self.groups.group, -1)[codes[0]]
         new, r = group < 0, np.concatenate(R, axis=1)
         for at in self._chunks(np.arange(len(theta)), len(X)):
-            sums = self._sums(theta[at])
-            Z, P = sums.nodes[:, group], sums.probability[:, group]
-            Z[:, new], P[:, new] = 0.0, 1 / P.shape[2]
+            if new.all():
+                Z, P = np.zeros((len(at), len(X), 1, 2)), np.ones((len(at), len(X), 1))
+            else:
+                sums = self._sums(theta[at])
+                Z, P = sums.nodes[:, group], sums.probability[:, group]
+                Z[:, new], P[:, new] = 0.0, 1 / P.shape[2]
             precision, _ = self._precision(theta[at, self.p : self.p + self.k])
             fresh = np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
             eta = (theta[at, : self.p] @ X.T)[:, :, None] + np.einsum("mi,nmki->nmk", r, Z)

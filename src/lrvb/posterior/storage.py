@@ -19,6 +19,7 @@ from .blocks import Block, FamilyBlock, RealBlock, Support
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
+from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +49,12 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "reason": how.reason,
         "stationarity": float(how.stationarity),
         "local": {},
+        "absent": posterior.absent,
     }
+    if posterior.weighted is not None:
+        arrays["weighted/values"] = posterior.weighted.values
+        arrays["weighted/weights"] = posterior.weighted.weights
+        arrays["weighted/root"] = posterior.weighted.root
     for name in posterior.local_variables.names if local else []:
         dataset = posterior.local(name)
         dim = str(dataset["mean"].dims[0])
@@ -127,7 +133,16 @@ def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posteri
             {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
+        weighted=_weighted(arrays),
+        absent=header.get("absent"),
     )
+
+
+def _weighted(arrays: dict[str, np.ndarray]) -> WeightedDraws | None:
+    """The weighted draws that a file holds, if any."""
+    if "weighted/weights" not in arrays:
+        return None
+    return WeightedDraws(*(arrays[f"weighted/{k}"] for k in ("values", "weights", "root")))
 
 
 def _dataset(name: str, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> xr.Dataset:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
+from ...integrated.integration import TooMuchWork
+from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
@@ -19,20 +22,24 @@ from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
-from .answers.prediction import check_request, predict_rows
+from .answers.prediction import Answers, VariationalAnswers, check_request, predict_rows
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
 from .design.standardised import Standardisation, fixed_prior, standardisation
-from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
+from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
+from .integral.fit import IntegratedFit, integrate_model
+from .integral.levels import IntegratedEffects
+from .integral.prediction import IntegratedAnswers
+from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTORIZATIONS = ("blocked", "mean_field")
+FACTORIZATIONS = ("blocked", "mean_field", "integrated")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
@@ -97,9 +104,27 @@ class MixedModel:
                 f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
                 "a fixed effect or a group."
             )
-        priors = resolve(self.priors, design)
-        problem = state_problem(PrecisionModel(priors, design), None)
         standard = standardisation(design)
+        why = (
+            f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
+        )
+        if self.factorization == "integrated":
+            try:
+                priors = resolve(self.priors, design)
+                bar = self._bar(design.n)
+                found = integrate_model(design, priors, standard, bar)
+            except (NoExactSums, TooMuchWork, NoMode) as error:
+                why = f"{_lower(str(error))}; this is the variational fit"
+            else:
+                self._keep_integrated(design, priors, found)
+                return self
+        self._fit_variational(design, standard, why)
+        return self
+
+    def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
+        """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
+        priors = resolve(self.priors, design, of_precisions=True)
+        problem = state_problem(PrecisionModel(priors, design), None)
         optimum, arrangement = find_optimum(
             design,
             problem,
@@ -110,44 +135,70 @@ class MixedModel:
             max_iter=self.max_iter,
             progress=self._progress(design.n),
         )
-        averaged = self.factorization == "blocked"
+        averaged = self.factorization != "mean_field"
         response = respond(linearize(optimum))
         joint = join(arrangement.block, response, standard, averaged=averaged)
-        self._keep(design, priors, standard, arrangement, joint)
-        return self
+        labels = _labels(design, joint)
+        names = [label for label in labels if label is not None]
+        columns = np.array([i for i, label in enumerate(labels) if label is not None])
+        effects = Effects(design, standard, arrangement, joint, names, columns)
+        posterior = Posterior(
+            replace(joint.estimate, labels=tuple(labels)),
+            joint.precisions.fit.convergence,
+            local_variables=effects,
+            observed={design.formula.response: design.y},
+            response=joint.precisions,
+        )
+        answers = VariationalAnswers(design, standard, arrangement, joint)
+        self._joint, self._arrangement = joint, arrangement
+        self._keep(design, priors, posterior, effects, answers, variational_certificate(why))
+
+    def _keep_integrated(self, design: Design, priors: MixedPriors, found: IntegratedFit) -> None:
+        certificate = found.certificate
+        how = Convergence(
+            elbo=certificate.log_evidence,
+            trace=np.array([certificate.log_evidence]),
+            n_iter=certificate.draws,
+            converged=certificate.k_hat < 0.7,
+            reason="" if certificate.k_hat < 0.7 else f"k-hat is {certificate.k_hat:.2f}",
+            stationarity=0.0,
+        )
+        effects = IntegratedEffects(found)
+        posterior = Posterior(
+            found.estimate,
+            how,
+            local_variables=effects,
+            observed={design.formula.response: design.y},
+            origin="made by integration over the hyperparameters",
+            weighted=found.weighted,
+            absent=found.absent,
+        )
+        self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
+        self._integrated = found
 
     def _keep(
         self,
         design: Design,
         priors: MixedPriors,
-        standard: Standardisation,
-        arrangement: Arrangement,
-        joint: JointResponse,
+        posterior: Posterior,
+        effects: Effects | IntegratedEffects,
+        answers: Answers,
+        certificate: MixedCertificate,
     ) -> None:
-        labels = _labels(design, joint)
-        names = [label for label in labels if label is not None]
-        columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, standard, arrangement, joint, names, columns)
-        observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(
-            replace(joint.estimate, labels=tuple(labels)),
-            joint.precisions.fit.convergence,
-            local_variables=effects,
-            observed=observed,
-            response=joint.precisions,
-        )
+        self.posterior_, self.certificate_ = posterior, certificate
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
-        self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
-        self.converged_ = self.posterior_.converged
-        self._standard, self._arrangement = standard, arrangement
-        self._joint, self._effects = joint, effects
+        self.elbo_, self.n_iter_ = posterior.elbo, posterior.n_iter
+        self.log_evidence_ = certificate.log_evidence
+        self.converged_ = posterior.converged
+        self._effects, self._answers = effects, answers
 
     def __repr__(self) -> str:
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} iterations"
+            steps = "draws" if self.certificate_.method == IMPORTANCE else "iterations"
+            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 
@@ -157,6 +208,10 @@ class MixedModel:
             if said is not None:
                 return bool(said)
         return rows > MANY and sys.stderr.isatty()
+
+    def _bar(self, rows: int) -> Callable[[int, int], None] | None:
+        """Progress of the draws, where it is to be shown."""
+        return show_draws if self._progress(rows) else None
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
@@ -182,6 +237,7 @@ class MixedModel:
             self._design(),
             self.priors_,
             self.posterior_,
+            self.certificate_,
             prob,
         )
 
@@ -246,6 +302,17 @@ def _require_fittable(family: Likelihood) -> None:
             f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
             "do not fit; give a likelihood without one, with its value fixed in the object."
         )
+
+
+def _lower(sentence: str) -> str:
+    """A sentence as a clause."""
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def show_draws(done: int, expected: int) -> None:
+    """One line that tells how many draws there are."""
+    end = "\n" if done >= expected else ""
+    print(f"\r{done:,} of {expected:,} draws", end=end, file=sys.stderr, flush=True)
 
 
 def _labels(design: Design, joint: JointResponse) -> list[str | None]:
