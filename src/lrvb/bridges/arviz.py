@@ -36,8 +36,11 @@ def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
 
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
+    how = "Gaussian copula" if posterior.weighted is None else "importance sampling"
     groups = {
-        "/posterior": _posterior(posterior.draws(n, seed)).assign_coords(_coordinates(posterior)),
+        "/posterior": _posterior(posterior.draws(n, seed), how).assign_coords(
+            _coordinates(posterior)
+        ),
         "/linear_response": xr.Dataset(
             {
                 "mean": ("quantity", posterior.mean().to_numpy()),
@@ -55,7 +58,7 @@ def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
-def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
+def _posterior(draws: dict[str, np.ndarray], how: str) -> xr.Dataset:
     variables = {
         name: (
             ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))),
@@ -67,7 +70,7 @@ def _posterior(draws: dict[str, np.ndarray]) -> xr.Dataset:
     return xr.Dataset(
         variables,
         coords={"chain": [0], "draw": np.arange(n)},
-        attrs={"inference_library": "lrvb", "sampling": "Gaussian copula"},
+        attrs={"inference_library": "lrvb", "sampling": how},
     )
 
 

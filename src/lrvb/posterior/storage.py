@@ -15,7 +15,7 @@ from ..engine.convergence import Convergence
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import fingerprint
-from .blocks import Block, FamilyBlock, RealBlock, Support
+from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
@@ -110,7 +110,8 @@ def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posteri
     start = 0
     for name, spec in header["blocks"].items():
         if "shape" in spec:
-            blocks[name] = RealBlock(tuple(spec["shape"]))
+            kind = DerivedBlock if spec.get("derived") else RealBlock
+            blocks[name] = kind(tuple(spec["shape"]))
             continue
         family = _family(name, spec)
         stop = start + family.copies * family.size
@@ -167,7 +168,7 @@ def _plain(label: Any) -> Any:
 def _describe(name: str, block: Block) -> dict[str, Any]:
     """A block as JSON: the shape of real numbers; where a family's class lives and its arguments."""
     if isinstance(block, RealBlock):
-        return {"shape": list(block.shape)}
+        return {"shape": list(block.shape), "derived": isinstance(block, DerivedBlock)}
     if not isinstance(block, FamilyBlock):
         raise InvalidModel(f"Block '{name}' cannot be saved: files do not know {block!r}.")
     family = block.family

@@ -16,6 +16,7 @@ from ...errors import InvalidModel
 from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
@@ -23,9 +24,11 @@ from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
 from .answers.prediction import Answers, VariationalAnswers, check_request, predict_rows
+from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
 from .design.standardised import Standardisation, fixed_prior, standardisation
+from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
@@ -39,7 +42,7 @@ from .priors.stated import MixedPriors, resolve
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTORIZATIONS = ("blocked", "mean_field", "integrated")
+FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
@@ -49,13 +52,17 @@ class MixedModel:
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
     `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
-    `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
-    out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
+    `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
+    coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
+    "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
+    q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
+    verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
-    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`,
-    `n_iter_` and `converged_` say how it went.
+    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
+    (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
+    (whether the draws' weights can be averaged) say how it went.
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class MixedModel:
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
         )
-        if self.factorization == "integrated":
+        if self.factorization == "blocked":
             try:
                 priors = resolve(self.priors, design)
                 bar = self._bar(design.n)
@@ -138,20 +145,43 @@ class MixedModel:
         averaged = self.factorization != "mean_field"
         response = respond(linearize(optimum))
         joint = join(arrangement.block, response, standard, averaged=averaged)
-        labels = _labels(design, joint)
-        names = [label for label in labels if label is not None]
-        columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, standard, arrangement, joint, names, columns)
-        posterior = Posterior(
-            replace(joint.estimate, labels=tuple(labels)),
-            joint.precisions.fit.convergence,
-            local_variables=effects,
-            observed={design.formula.response: design.y},
-            response=joint.precisions,
-        )
+        self._keep_variational(design, priors, standard, arrangement, joint, why)
+
+    def _keep_variational(
+        self,
+        design: Design,
+        priors: MixedPriors,
+        standard: Standardisation,
+        arrangement: Arrangement,
+        joint: JointResponse,
+        why: str = "",
+        derived: bool = True,
+    ) -> None:
+        """Keep a fit; `derived` adds sds and correlations to its names."""
+
+        def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
+            return Posterior(
+                estimate,
+                joint.precisions.fit.convergence,
+                local_variables=local_variables,
+                observed={design.formula.response: design.y},
+                response=joint.precisions,
+            )
+
+        estimate = replace(joint.estimate, labels=tuple(_labels(design, joint)))
+        M = np.eye(len(estimate.m))[list(estimate.index.values())]
+        if derived:
+            parts = [derived_sds(design, joint.precisions)]
+            if any(len(term.coefficients) > 1 for term in design.terms):
+                parts.append(derived_correlations(design, posterior(estimate)))
+            J = np.concatenate([part.J for part in parts])
+            M = np.vstack([M, np.hstack([np.zeros((len(J), M.shape[1] - J.shape[1])), J])])
+            estimate = with_derived(estimate, parts)
+        effects = Effects(design, standard, arrangement, joint, list(estimate.index), M)
         answers = VariationalAnswers(design, standard, arrangement, joint)
-        self._joint, self._arrangement = joint, arrangement
-        self._keep(design, priors, posterior, effects, answers, variational_certificate(why))
+        self._joint, self._arrangement, self._standard = joint, arrangement, standard
+        certificate = variational_certificate(why)
+        self._keep(design, priors, posterior(estimate, effects), effects, answers, certificate)
 
     def _keep_integrated(self, design: Design, priors: MixedPriors, found: IntegratedFit) -> None:
         certificate = found.certificate
@@ -225,11 +255,13 @@ class MixedModel:
     # ---- tables ---------------------------------------------------------------------------
 
     def summary(self, prob: float = 0.94) -> Summary:
-        """A DataFrame `mean, sd, mfvb_sd, lower, upper` that prints with heading, blocks and priors.
+        """A DataFrame `mean, sd, mfvb_sd, lower, upper, verdict`, printed with heading, blocks and priors.
 
         Fixed effects by their names; `sd[1|g]`, `sd[x|g]` and `corr[g][1,x]` of the random effects;
-        `sd[residual]`. Intervals of sds are made on the log scale. Correlations are summarised from
-        draws with a fixed seed, their mfvb_sd from draws of q.
+        `sd[residual]`. Intervals are quantiles of the weighted draws; of a variational fit those of
+        sds are made on the log scale, and correlations summarised from draws with a fixed seed.
+        `mfvb_sd` is that of a factor of its own: of coefficients given the expected sds, of an sd
+        given what is expected of the squares of its effects.
         """
         return summarize_model(
             self.formula,

@@ -37,7 +37,7 @@ def table() -> pd.DataFrame:
 def resolved(
     priors: dict | None = None, formula: str = FORMULA, family: str = "gaussian", **new
 ) -> MixedPriors:
-    return resolve(priors, build(formula, table().assign(**new), family))
+    return resolve(priors, build(formula, table().assign(**new), family), of_precisions=True)
 
 
 def test_stated_priors_arrive_where_they_are_named() -> None:
@@ -192,7 +192,7 @@ def test_default_sds_are_broad(family: str) -> None:
     """The quantiles that the defaults are chosen for, in units of the response's scale."""
     response = {"gaussian": "y", "poisson": "count"}[family]
     design = build(f"{response} ~ x + c + (1|h)", table(), family)
-    found = resolve(None, design).terms[0]
+    found = resolve(None, design, of_precisions=True).terms[0]
     scale = residual_scale(design) if family == "gaussian" else 1.0
     sd = (
         1 / np.sqrt(stats.gamma(found.shape, scale=1 / found.rate).ppf([0.975, 0.5, 0.025])) / scale
