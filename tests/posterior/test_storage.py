@@ -252,26 +252,81 @@ def test_a_family_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     import users_families
 
     posterior = prior_of(users_families.Precision(batch=(2,)))
-    again = returned(posterior, tmp_path / "posterior")
+    posterior.save(tmp_path / "posterior")
+    again = lrvb.load(tmp_path / "posterior", families=[users_families.Precision])
     assert again.estimate.alpha.blocks == posterior.response.alpha.blocks
+    pd.testing.assert_frame_equal(again.summary(), posterior.summary())
     with pytest.raises(
         lrvb.InvalidModel, match=r"Block 'tau' cannot be saved: Forgetful\.describe"
     ):
         prior_of(users_families.Forgetful(batch=(2,))).save(tmp_path / "other")
     assert not (tmp_path / "other").exists()
+    with pytest.raises(lrvb.InvalidModel, match=r"classes derived from lrvb.Family"):
+        lrvb.load(tmp_path / "posterior", families=["Precision"])
 
-    monkeypatch.undo()  # its folder is not on the path any more
-    del sys.modules["users_families"]
+
+def test_nothing_that_a_file_names_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module beside a crafted file does not run."""
+    (tmp_path / "beside.py").write_text("raise SystemExit('the file has run code')")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = prior_of(lrvb.Gamma()).save(tmp_path / "posterior")
+    rewritten(path, lambda header, arrays: header["blocks"]["tau"].update(module="beside"))
     with pytest.raises(
-        lrvb.InvalidData, match=r"users_families\.Precision of block 'tau' cannot be"
+        lrvb.InvalidData, match=r"beside\.Gamma of block 'tau' .*families=\[Gamma\]"
     ):
-        lrvb.load(tmp_path / "posterior")
+        lrvb.load(path)
+    assert "beside" not in sys.modules
 
 
-def test_a_family_that_cannot_be_found_again(tmp_path: Path) -> None:
+def test_a_family_inside_a_function_is_passed(tmp_path: Path) -> None:
     class Inside(lrvb.Gamma):
         pass
 
-    with pytest.raises(lrvb.InvalidModel, match=r"'tau' cannot be saved: .*not inside a function"):
-        prior_of(Inside()).save(tmp_path / "posterior")
-    assert list(tmp_path.iterdir()) == []
+    path = prior_of(Inside()).save(tmp_path / "posterior")
+    assert lrvb.load(path, families=[Inside]).names == ["tau", "log(tau)"]
+
+
+# ---- content that cannot be ------------------------------------------------------------------
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """The file with its header and arrays changed in place."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(str(arrays.pop("header")))
+    change(header, arrays)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays, header=np.array(json.dumps(header)))
+
+
+def _set(name: str, value: Any) -> Any:
+    return lambda header, arrays: arrays[name].__setitem__(..., value)
+
+
+CONTENT = {
+    "m is not a number": (_set("m", np.nan), "m holds values that are not finite"),
+    "V is infinite": (_set("V", np.inf), "V holds"),
+    "variances are negative": (_set("Sigma", -1.0), "Sigma is no covariance"),
+    "eta is outside": (_set("eta", 3.0), "'beta' lie outside their domain"),
+    "m is short": (lambda h, a: a.update(m=a["m"][:-1]), "m has"),
+    "m is whole": (lambda h, a: a.update(m=a["m"].astype(int)), "m has shape"),
+    "labels are missing": (lambda h, a: h["labels"].pop(), "labels and supports"),
+    "sds are negative": (_set("local/z/sd", -1.0), "negative"),
+    "rows are not numbers": (_set("local/z/mean", np.nan), "not finite"),
+    "a block is enormous": (
+        lambda h, a: h["blocks"].update(b={"shape": [10**6, 10**6]}),
+        "labels and supports",
+    ),
+    "a matrix is enormous": (lambda h, a: a.update(trace=np.zeros(2**25)), "declares"),
+}
+
+
+@pytest.mark.parametrize("what", CONTENT)
+def test_content_that_cannot_be(what: str, counts: lrvb.Posterior, tmp_path: Path) -> None:
+    change, words = CONTENT[what]
+    path = counts.save(tmp_path / "posterior")
+    rewritten(path, change)
+    with pytest.raises(lrvb.InvalidData, match=rf"damaged \(.*{words}"):
+        lrvb.load(path)

@@ -102,8 +102,21 @@ def in_means(q: Estimated, J_eta: np.ndarray) -> np.ndarray:
     for _, _, here in q.alpha.parts():
         if J_eta[:, here].any():
             block = V[np.ix_(at[here], at[here])]
-            J[:, at[here]] = np.linalg.solve(block, J_eta[:, here].T).T
+            J[:, at[here]] = _solved(block, J_eta[:, here])
     return J
+
+
+def _solved(V: np.ndarray, J_eta: np.ndarray) -> np.ndarray:
+    """J_η V⁻¹, in units of V's own sds, so that large and small statistics do not hide each other."""
+    sd = np.sqrt(np.diag(V))
+    try:
+        scaled = np.linalg.solve(V / np.outer(sd, sd), (J_eta / sd).T)
+    except np.linalg.LinAlgError as error:
+        raise InvalidModel(
+            "The covariance of a block's statistics under q is singular to working precision, so that "
+            "functions of its natural parameters have no sd; rescale the data, or use draws."
+        ) from error
+    return scaled.T / sd
 
 
 @in_double

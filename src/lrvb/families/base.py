@@ -150,12 +150,20 @@ class Family:
         raise NotImplementedError
 
     def at_scores(
-        self, eta: Stats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: Stats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
         """The variable where its unconstrained coordinates have these normal scores, (n, k).
 
         Of each coordinate mean and sd (k,) are given; its shape is the family's, so that with the mean
-        and sd of q and independent scores the values are distributed as q. Here it is normal.
+        and sd of q and independent scores the values are distributed as q. Here it is normal. With
+        `own_mean` a variable that is reported on its own scale and on the log scale (x and log x)
+        keeps q's E x where its spread is another, and E log x follows.
         """
         return self.constrain(eta, mean + sd * score)
 

@@ -80,7 +80,13 @@ class Beta(Family):
         return np.exp(-np.logaddexp(0.0, u[:, 1] - u[:, 0]))
 
     def at_scores(
-        self, eta: BetaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: BetaStats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
         """From gammas whose logs have these means and sds."""
         return self.constrain(eta, log_gamma_at(score, mean, sd))

@@ -86,7 +86,13 @@ class Dirichlet(Family):
         return weights / weights.sum(axis=1, keepdims=True)
 
     def at_scores(
-        self, eta: DirichletStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: DirichletStats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
         """Gammas whose logs have these means and sds, normalised."""
         return self.constrain(eta, log_gamma_at(score, mean, sd))

@@ -89,10 +89,17 @@ class Gamma(Family):
         return np.exp(u[:, 0])
 
     def at_scores(
-        self, eta: GammaStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: GammaStats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
-        """Quantiles of the gamma whose log has this mean and sd."""
-        return np.exp(log_gamma_at(score, mean, sd)[:, 0])
+        """Quantiles of the gamma whose log has this mean and sd, or E x of q and this sd."""
+        kept = _shape_rate(eta)[0] if own_mean else None
+        return np.exp(log_gamma_at(score, mean, sd, kept)[:, 0])
 
 
 def _shape_rate(eta: GammaStats) -> tuple[Any, Any]:

@@ -149,12 +149,19 @@ class Wishart(Family):
         return root @ np.swapaxes(root, 1, 2)
 
     def at_scores(
-        self, eta: WishartStats, score: np.ndarray, mean: np.ndarray, sd: np.ndarray
+        self,
+        eta: WishartStats,
+        score: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        *,
+        own_mean: bool = False,
     ) -> np.ndarray:
         """Bartlett's factors: A_jj² gammas whose logs have twice these means and sds, A_ij normal."""
         P = self.dim
         u = mean + sd * score
-        u[:, :P] = log_gamma_at(score[:, :P], 2 * mean[:P], 2 * sd[:P]) / 2
+        kept = np.asarray(self._halves(eta)) if own_mean else None
+        u[:, :P] = log_gamma_at(score[:, :P], 2 * mean[:P], 2 * sd[:P], kept) / 2
         return self.constrain(eta, u)
 
     def describe(self) -> Mapping[str, Any]:

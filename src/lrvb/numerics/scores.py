@@ -9,10 +9,12 @@ import numpy as np
 _NORMAL = 1e12  # shapes above: log-gamma and normal agree to 1e-6 of an sd
 
 
-def log_gamma_at(score: np.ndarray, mean: Any, sd: Any) -> np.ndarray:
+def log_gamma_at(score: np.ndarray, mean: Any, sd: Any, kept: Any = None) -> np.ndarray:
     """log g at the normal scores (n, k), where log g has these means and sds (k,) and g is a gamma.
 
     The gamma's shape a has ψ′(a) = sd²; with sd² = ψ′(a) and mean ψ(a) − log b, g is Gamma(a, b).
+    With `kept` (k,), shapes of gammas that have this mean of log g, it is E g of those that is kept, and
+    the mean of log g that moves with its spread, by ψ(a) − log a less the same of `kept`.
     """
     from scipy.special import psi  # slow to import, and needed for draws only
 
@@ -22,6 +24,9 @@ def log_gamma_at(score: np.ndarray, mean: Any, sd: Any) -> np.ndarray:
         shape = inverse_trigamma(float(sd[k]) ** 2)
         if shape < _NORMAL:
             result[:, k] = mean[k] - psi(shape) + _log_quantile(shape, score[:, k])
+        if kept is not None:
+            own = float(np.broadcast_to(kept, score.shape[1])[k])
+            result[:, k] += psi(shape) - np.log(shape) - psi(own) + np.log(own)
     return result
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -64,8 +65,13 @@ class Block(Protocol):
     def constrain(self, u: np.ndarray) -> np.ndarray:
         """Values (n, *shape) from coordinates without bounds (n, k)."""
 
-    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """Values where those coordinates have these means and sds (k,) and normal scores (n, k)."""
+    def at_scores(
+        self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray, *, own_mean: bool
+    ) -> np.ndarray:
+        """Values where those coordinates have these means and sds (k,) and normal scores (n, k).
+
+        See `Family.at_scores` for `own_mean`.
+        """
 
     def in_units(self, M: np.ndarray) -> Block:
         """The block of T = M T′ + c."""
@@ -110,7 +116,9 @@ class RealBlock:
         """x = u."""
         return u.reshape(len(u), *self.shape)
 
-    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    def at_scores(
+        self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray, *, own_mean: bool
+    ) -> np.ndarray:
         """Normal."""
         return self.constrain(mean + sd * score)
 
@@ -171,10 +179,13 @@ class FamilyBlock:
         copies = np.split(u, self.family.copies, axis=1)
         return self._stacked(map(self.family.constrain, self._copies(), copies))
 
-    def at_scores(self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    def at_scores(
+        self, score: np.ndarray, mean: np.ndarray, sd: np.ndarray, *, own_mean: bool
+    ) -> np.ndarray:
         """The variable, copy by copy, with margins of the family's own shape."""
         copies = (np.split(part, self.family.copies, axis=-1) for part in (score, mean, sd))
-        return self._stacked(map(self.family.at_scores, self._copies(), *copies))
+        one = partial(self.family.at_scores, own_mean=own_mean)
+        return self._stacked(map(one, self._copies(), *copies))
 
     def _stacked(self, copies: Iterable[Any]) -> np.ndarray:
         """Values (n, *shape) of every copy as one array (n, *batch, *shape)."""

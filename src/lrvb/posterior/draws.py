@@ -1,8 +1,9 @@
 """Joint draws by a Gaussian copula: linear response correlates, each family gives its margins.
 
 Of every unconstrained coordinate (log τ, the log gammas of π, Bartlett's factors of Λ) linear response
-gives mean, sd and correlations; its distribution is that of the family's member with this mean and sd.
-A block that is alone, or correlated with nothing, is thus drawn from q itself.
+gives sd and correlations; its distribution is that of the family's member with this sd and the table's
+mean (of τ and Λ themselves; refined draws have the refined mean on the log scale). A block that is
+alone, or correlated with nothing, is thus drawn from q itself.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def draw(
         if isinstance(estimate.blocks[name], DerivedBlock):
             continue
         here = slice(start, start + width)
-        values[name] = estimate.blocks[name].at_scores(score[:, here], mean[here], sd[here])
+        values[name] = estimate.blocks[name].at_scores(
+            score[:, here], mean[here], sd[here], own_mean=refine is None
+        )
         start += width
     return values
 

@@ -24,7 +24,7 @@ from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals
 from .locals import LocalVariables, NoLocals, rows_of
-from .table import table
+from .table import require_finite, table
 from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
@@ -79,15 +79,18 @@ class Posterior:
         import pandas as pd
 
         chosen = self._choose(names)
-        return pd.Series(self.estimate.m[self._at(chosen)], index=chosen, name="mean")
+        values = self.estimate.m[self._at(chosen)]
+        require_finite("mean", values, chosen)
+        return pd.Series(values, index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
         """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
         import pandas as pd
 
         chosen = self._choose(names)
-        variances = np.diag(self.estimate.covariance(method))[self._at(chosen)]
-        return pd.Series(np.sqrt(variances), index=chosen, name="sd")
+        values = np.sqrt(np.diag(self.estimate.covariance(method))[self._at(chosen)])
+        require_finite("sd", values, chosen)
+        return pd.Series(values, index=chosen, name="sd")
 
     def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
         """Posterior covariance matrix."""
@@ -96,6 +99,7 @@ class Posterior:
         chosen = self._choose(names)
         at = self._at(chosen)
         values = self.estimate.covariance(method)[np.ix_(at, at)]
+        require_finite("covariance", np.abs(values).max(axis=1, initial=0.0), chosen)
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:

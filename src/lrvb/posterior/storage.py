@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import families as shipped
 from ..data.files import file_path, whole
 from ..engine.convergence import Convergence
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
+from ..numerics.double import in_double
 from ..numerics.fingerprint import fingerprint
+from ..statement.parameters import invalid_parts
+from .archive import Archive, require_covariance, require_finite, require_sds
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .estimate import Estimate
 from .locals import StoredLocals
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
+SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
 
@@ -84,74 +89,133 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
     return path
 
 
-def load(path: str | Path) -> Posterior:
-    """Read a posterior written by `Posterior.save`."""
+def load(path: str | Path, *, families: Iterable[type[Family]] = ()) -> Posterior:
+    """Read a posterior written by `Posterior.save`.
+
+    Nothing that a file names is imported: families of your own are passed as classes.
+    """
     path = file_path(path)
+    known = _known(families)
     if not path.exists():
         raise InvalidData(f"There is no file '{path}'; give the path that was passed to save.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays["header"]))
-        if header["format"] > FORMAT:
-            raise InvalidData(f"'{path}' was written by a newer lrvb; upgrade to read it.")
-        return _posterior(header, arrays)
+        with Archive(path) as archive:
+            header = archive.header()
+            if header["format"] > FORMAT:
+                raise InvalidData(f"'{path}' was written by a newer lrvb; upgrade to read it.")
+            return _posterior(header, archive, known)
     except LrvbError:
         raise
     except Exception as error:  # whatever is wrong with the file, it is not one of ours
+        reason = str(error).partition("\n")[0][:200]
         raise InvalidData(
-            f"'{path}' is not a posterior saved by lrvb, or it is damaged; save it again."
+            f"'{path}' is not a posterior saved by lrvb, or it is damaged ({reason}); save it again."
         ) from error
 
 
-def _posterior(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
+def _known(families: Iterable[type[Family]]) -> dict[str, type[Family]]:
+    """The classes that a file may name: ours, and those that were passed."""
+    known = {}
+    for family in [*SHIPPED, *families]:
+        if not (isinstance(family, type) and issubclass(family, Family)):
+            raise InvalidModel(f"families holds {family!r}; give classes derived from lrvb.Family.")
+        known[_where(family)] = family
+    return known
+
+
+def _where(family: type[Family]) -> str:
+    return f"{family.__module__}.{family.__qualname__}"
+
+
+@in_double
+def _posterior(
+    header: dict[str, Any], archive: Archive, known: Mapping[str, type[Family]]
+) -> Posterior:
     """The posterior from the content of a file."""
+    made: dict[str, RealBlock | Family] = {}
+    for name, spec in header["blocks"].items():
+        kind = DerivedBlock if spec.get("derived") else RealBlock
+        real = "shape" in spec
+        made[name] = kind(_shape(spec["shape"])) if real else _family(name, spec, known)
+    sizes = {
+        name: part.size if isinstance(part, RealBlock) else part.copies * part.size
+        for name, part in made.items()
+    }
+    a = sum(sizes.values())
+    natural = sum(sizes[name] for name, part in made.items() if isinstance(part, Family))
+    if not len(header["labels"]) == len(header["supports"]) == a:
+        raise ValueError(f"there must be {a} labels and supports")
+    m, eta = archive.array("m", (a,)), archive.array("eta", (natural,))
+    V, Sigma = archive.array("V", (a, a)), archive.array("Sigma", (a, a))
+    require_finite("m", m)
+    require_covariance("V", V)
+    require_covariance("Sigma", Sigma)
     blocks: dict[str, Block] = {}
     start = 0
-    for name, spec in header["blocks"].items():
-        if "shape" in spec:
-            kind = DerivedBlock if spec.get("derived") else RealBlock
-            blocks[name] = kind(tuple(spec["shape"]))
+    for name, part in made.items():
+        if isinstance(part, RealBlock):
+            blocks[name] = part
             continue
-        family = _family(name, spec)
-        stop = start + family.copies * family.size
-        blocks[name] = FamilyBlock(family, arrays["eta"][start:stop])
-        start = stop
-    if len(arrays["eta"]) != start:
-        raise ValueError(f"eta has {len(arrays['eta'])} entries, not {start}")
+        blocks[name] = FamilyBlock(part, eta[start : start + sizes[name]])
+        start += sizes[name]
     estimate = Estimate(
-        blocks,
-        arrays["m"],
-        arrays["V"],
-        arrays["Sigma"],
-        tuple(header["labels"]),
-        tuple(Support(*support) for support in header["supports"]),
+        blocks, m, V, Sigma, tuple(header["labels"]), tuple(map(_support, header["supports"]))
     )
+    outside = invalid_parts(estimate.alpha, estimate.eta)
+    if outside:
+        raise ValueError(f"the natural parameters of '{outside[0][1]}' lie outside their domain")
     return Posterior(
         estimate,
-        Convergence(trace=arrays["trace"], **{key: header[key] for key in CONVERGENCE}),
+        Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
         local_variables=StoredLocals(
-            {name: _dataset(name, spec, arrays) for name, spec in header["local"].items()}
+            {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
-        weighted=_weighted(arrays),
-        absent=header.get("absent"),
+        weighted=_weighted(archive, a),
+        absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
     )
 
 
-def _weighted(arrays: dict[str, np.ndarray]) -> WeightedDraws | None:
+def _weighted(archive: Archive, a: int) -> WeightedDraws | None:
     """The weighted draws that a file holds, if any."""
-    if "weighted/weights" not in arrays:
+    if "weighted/weights" not in archive.names:
         return None
-    return WeightedDraws(*(arrays[f"weighted/{k}"] for k in ("values", "weights", "root")))
+    weights, root = archive.array("weighted/weights"), archive.array("weighted/root")
+    n, p = len(weights), root.shape[-1]
+    found = WeightedDraws(
+        archive.array("weighted/values", (n, a)),
+        archive.array("weighted/weights", (n,)),
+        archive.array("weighted/root", (n, p, p)),
+    )
+    for name in ("values", "weights", "root"):
+        require_finite(f"weighted/{name}", getattr(found, name))
+    if p > a or (weights < 0).any() or not np.isclose(weights.sum(), 1):
+        raise ValueError("the weights of the draws must be positive and sum to one")
+    return found
 
 
-def _dataset(name: str, spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> xr.Dataset:
+def _shape(shape: Any) -> tuple[int, ...]:
+    if not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise ValueError(f"{shape} is no shape")
+    return tuple(shape)
+
+
+def _support(support: Any) -> Support:
+    kind, log = support
+    if kind not in ("real", "positive", "negative") or not isinstance(log, int | None):
+        raise ValueError(f"{support} is no support")
+    return Support(kind, log)
+
+
+def _dataset(name: str, spec: dict[str, Any], archive: Archive) -> xr.Dataset:
     import xarray as xr
 
-    variables = {k: (tuple(dims), arrays[f"local/{name}/{k}"]) for k, dims in spec["dims"].items()}
-    labels = arrays.get(f"local/{name}/labels")
-    if labels is None:
+    values = {k: archive.array(f"local/{name}/{k}") for k in spec["dims"]}
+    require_sds(name, values)
+    variables = {k: (tuple(dims), values[k]) for k, dims in spec["dims"].items()}
+    if f"local/{name}/labels" in archive.names:
+        labels = archive.array(f"local/{name}/labels")
+    else:
         labels = np.empty(len(spec["labels"]), dtype=object)
         labels[:] = [tuple(label) if isinstance(label, list) else label for label in spec["labels"]]
     coords = {spec["dim"]: labels, "quantity": spec["quantities"]}
@@ -178,7 +242,7 @@ def _describe(name: str, block: Block) -> dict[str, Any]:
             "class": type(family).__qualname__,
             "arguments": dict(family.describe()),
         }
-        again = _family(name, spec)
+        again = _family(name, spec, {_where(type(family)): type(family)})
     except LrvbError as error:
         raise InvalidModel(f"Block '{name}' cannot be saved: {error}") from error
     if fingerprint(again) != fingerprint(family):
@@ -189,23 +253,17 @@ def _describe(name: str, block: Block) -> dict[str, Any]:
     return spec
 
 
-def _family(name: str, spec: dict[str, Any]) -> Family:
-    """The family of a saved block: ours, or one of the user's that can be imported."""
+def _family(name: str, spec: dict[str, Any], known: Mapping[str, type[Family]]) -> Family:
+    """The family of a saved block: ours, or one of the user's that was passed."""
     where = f"{spec['module']}.{spec['class']}"
-    try:
-        found = importlib.import_module(spec["module"])
-        for part in spec["class"].split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    if where not in known:
         raise InvalidData(
-            f"The family {where} of block '{name}' cannot be imported; define it in a module that "
-            "can be, not inside a function, and try again."
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, Family)):
-        raise InvalidData(f"{where} of block '{name}' is not a family.")
+            f"The family {where} of block '{name}' is not one of lrvb's; pass its class, as in "
+            f"lrvb.load(path, families=[{spec['class']}])."
+        )
     arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["arguments"].items()}
     try:
-        return found(**arguments)
+        return known[where](**arguments)
     except TypeError as error:
         raise InvalidData(
             f"{where} of block '{name}' cannot be made from what its describe() gave: {error}."

@@ -66,7 +66,8 @@ def test_more_components_than_clusters_are_sound_or_named():
     equal = [(i, j) for i in range(6) for j in range(i) if np.allclose(mean[i], mean[j], atol=1e-4)]
     assert bool(equal) == bool(caught)
     if caught:
-        assert str(caught[0].message).startswith("Components 0 and 1 coincide")
+        named = [f"Components {j} and {i} coincide" for i, j in equal]
+        assert str(caught[0].message).startswith(tuple(named))
 
 
 def test_an_empty_start_keeps_the_prior_and_the_others_answer():
@@ -254,7 +255,7 @@ def test_extreme_units_are_right_or_refused():
         assert_sound(ours)
         assert_allclose(ours.means_sd_, mixture().fit(X).means_sd_ * scale, rtol=1e-6)
     for scale in (1e200, 1e-200):
-        with pytest.raises(lrvb.InvalidData, match=r"Column '0' has a spread of .* Rescale"):
+        with pytest.raises(lrvb.InvalidData, match=r"Column '0'.*Rescale"):
             mixture().fit(X * scale)
 
 

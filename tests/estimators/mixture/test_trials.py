@@ -44,14 +44,14 @@ def test_no_seed_ends_where_a_single_start_may(load, K):
     for seed in range(2):
         ours = lrvb.GaussianMixture(K, random_state=seed).fit(X)
         assert ours.lower_bound_ > low
-        assert ours.n_starts_ == 12
-        assert 1 <= ours.n_best_ <= 12
+        assert ours.n_starts_ == 8
+        assert 1 <= ours.n_best_ <= 8
 
 
 def test_counts_of_starts():
     X = apart()
     clear = lrvb.GaussianMixture(2, random_state=0, n_init=2).fit(X)
-    assert (clear.n_starts_, clear.n_best_ >= 3) == (24, True)
+    assert (clear.n_starts_, clear.n_best_ >= 3) == (16, True)
     given = lrvb.GaussianMixture(2, init=np.eye(2)[(X[:, 0] > 4).astype(int)]).fit(X)
     assert (given.n_starts_, given.n_best_) == (1, 1)
     assert_allclose(given.lower_bound_, clear.lower_bound_, rtol=1e-10)

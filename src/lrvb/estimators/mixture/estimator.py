@@ -68,11 +68,12 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K). Twelve starts by that name (with
-        "kmeans", eight of them are "k-means++" and "random_from_data") are tried by a few sweeps
-        on a sample of the rows, and the best of them is fitted.
+        "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
+        "kmeans", five of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        on at most 2000 rows, and the best of them is fitted; where there are more rows, k-means on
+        all of them is fitted too.
     n_init : int
-        Fits, each from twelve starts of its own; the one with the highest ELBO is kept.
+        Fits, each from eight starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
@@ -97,7 +98,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     weight_concentration_, degrees_of_freedom_ : arrays
         Of q(π) and q(Λ), each (K,).
     n_starts_, n_best_ : int
-        Starts tried, and how many of the twelve of one fit came within a nat of the best of them;
+        Starts tried, and how many of the eight of one fit came within a nat of the best of them;
         where only one or two did, a larger `n_init` may find a better optimum.
     elbo_, n_iter_, converged_
         The ELBO of the data as given, iterations, and whether the fit converged.
@@ -323,6 +324,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         roots = self.precisions_cholesky_
         logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
+        _require_reached(densities)
         return logsumexp(densities, axis=1)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -352,7 +354,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         optimum = self.posterior_.fit
         m, params = optimum.moments, optimum.params()
         Lambda = np.asarray(m.Lambda.x)
-        return log_densities(
+        found = log_densities(
             Z,
             params["mu"]["loc"],
             np.linalg.cholesky(Lambda),
@@ -360,12 +362,25 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             np.asarray(m.pi.log_x),
             np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
         )
+        _require_reached(found)
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 
 
 # ---- small helpers -------------------------------------------------------------------------
+
+
+def _require_reached(densities: np.ndarray) -> None:
+    """Refuse a row so far out that its distance from the components overflows."""
+    bad = np.flatnonzero(~np.isfinite(densities).all(axis=1))
+    if len(bad):
+        raise InvalidData(
+            f"Row {int(bad[0])} of X lies so far from all components that its squared distance is "
+            "beyond the range of numbers; check its units.",
+            row=int(bad[0]),
+        )
 
 
 def _rank(candidate: Fit) -> tuple[bool, float]:

@@ -19,9 +19,14 @@ from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
 from ...numerics.program import Program
 from ...posterior.posterior import Posterior
-from ...posterior.table import table
+from ...posterior.table import BEYOND, table
 from ...statement.meanfield import MeanField
 from .scaling import Scaling
+
+NO_SPREAD = (
+    "A component without rows has its prior, and E Λ⁻¹ exists only with more than P + 1 degrees of "
+    "freedom: give wishart_dof_prior above that, or fit fewer components"
+)
 
 
 class ComponentFunctions:
@@ -121,15 +126,21 @@ class ComponentFunctions:
         """One of the three tables of `spread_program`, times the units of its entries."""
         response = self._response
         mean, J_eta = (part[which] for part in spread_program(*self._shape)(response.fit.eta))
-        return _table(response, mean, in_means(response, np.asarray(J_eta)), labels, units)
+        J = in_means(response, np.asarray(J_eta))
+        return _table(response, mean, J, labels, units, why=NO_SPREAD)
 
 
 def _table(
-    response: Response, mean: Any, J: np.ndarray, labels: list[Any], units: Any = 1.0
+    response: Response,
+    mean: Any,
+    J: np.ndarray,
+    labels: list[Any],
+    units: Any = 1.0,
+    why: str = BEYOND,
 ) -> pd.DataFrame:
     """Functions with Jacobian J in the fit's statistics, times the units of their values."""
     sd = np.sqrt(np.einsum("fa,ab,fb->f", J, response.Sigma, J, optimize=True))
-    return table(labels, mean=units * np.asarray(mean).reshape(-1), sd=units * sd)
+    return table(labels, mean=units * np.asarray(mean).reshape(-1), sd=units * sd, why=why)
 
 
 # ---- values and derivatives ----------------------------------------------------------------

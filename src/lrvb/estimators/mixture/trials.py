@@ -1,7 +1,7 @@
 """Several cheap starts of a mixture: a few sweeps on a sample of the rows each, ranked by the ELBO.
 
 A mixture's ELBO has local optima, and one k-means start finds the best of them too seldom. Sweeps on
-at most `SAMPLE` rows cost little beside the fit itself, which then begins near its optimum.
+a tenth of the rows (at least `LEAST`) cost less than the fit itself, which then begins near its optimum.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, multigammaln
 
-from ...models.densities import LOG_2PI
+from ...models.gaussian_mixture import log_densities
 from .priors import MixturePriors
 from .responsibilities import responsibilities, start_from
 
-TRIALS = 12  # starts that are tried
-SAMPLE = 2000  # rows at most that they are tried on
-FIRST, SECOND = 8, 24  # sweeps of every trial, and more of the best few
-FEW = 4  # trials that get the second round
+TRIALS = 8  # starts that are tried
+LEAST, MOST = 2000, 20_000  # rows that they are tried on: a tenth of all, within these
+FIRST, SECOND = 6, 20  # sweeps of every trial, and more of the best few
+FEW = 3  # trials that get the second round
 SAME = 1.0  # nats within which two trials count as the same optimum
 
 Parameters = dict[str, dict[str, Any]]
@@ -72,14 +72,14 @@ def _methods(init: str, K: int) -> list[str]:
     if init != "kmeans":
         return [init] * TRIALS
     others = ["k-means++", "random_from_data"] * TRIALS
-    return ["kmeans"] * 4 + others[: TRIALS - 4]
+    return ["kmeans", *others[: TRIALS - 1]]
 
 
 def _sample(
     X: np.ndarray, K: int, weights: np.ndarray | None, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """At most `SAMPLE` rows (or 50 a component) of positive weight, counting for all of them."""
-    size = max(SAMPLE, 50 * K)
+    """A tenth of the rows of positive weight, at least 50 a component, counting for all of them."""
+    size = max(min(len(X) // 10, MOST), LEAST, 50 * K)
     counted = np.arange(len(X)) if weights is None else np.flatnonzero(weights > 0)
     if len(counted) > size:
         share = len(counted) / size
@@ -121,16 +121,16 @@ def _all_live(R: np.ndarray, priors: MixturePriors) -> bool:
 
 def expected_log_density(X: np.ndarray, parameters: Parameters) -> np.ndarray:
     """E_q[log π_k + log N(x_n | μ_k, Λ_k)], (N, K)."""
-    P = X.shape[1]
     mu, pi = parameters["mu"], parameters["pi"]["concentration"]
-    log_pi = digamma(pi) - digamma(pi.sum())
     logdet, Lambda = _wishart_moments(parameters)
-    result = np.empty((len(X), len(pi)))
-    for k in range(len(pi)):
-        distance = (((X - mu["loc"][k]) @ np.linalg.cholesky(Lambda[k])) ** 2).sum(axis=1)
-        distance += np.sum(Lambda[k] * mu["cov"][k])
-        result[:, k] = log_pi[k] + 0.5 * (logdet[k] - P * LOG_2PI - distance)
-    return result
+    return log_densities(
+        X,
+        mu["loc"],
+        np.linalg.cholesky(Lambda),
+        logdet,
+        digamma(pi) - digamma(pi.sum()),
+        np.sum(Lambda * mu["cov"], axis=(1, 2)),
+    )
 
 
 def divergence_from_prior(parameters: Parameters, priors: MixturePriors) -> float:

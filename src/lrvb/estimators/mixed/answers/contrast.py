@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
@@ -149,8 +150,11 @@ class _Reader:
     def _number(self) -> float:
         match = NUMBER.match(self.text, self.at)
         if match:
+            number = float(match.group())
+            if not isfinite(number):
+                self._fail("A number in a contrast is beyond the range of numbers.")
             self.at = match.end()
-            return float(match.group())
+            return number
         if self.at == len(self.text):
             self._fail("The contrast ends where a name was expected.")
         word = WORD.match(self.text, self.at)

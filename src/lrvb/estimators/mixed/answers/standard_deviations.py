@@ -166,7 +166,7 @@ def with_derived(estimate: Estimate, parts: list[Derived]) -> Estimate:
 def _bordered(S: np.ndarray, J: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """S with JS beside it and JSJᵀ in the corner, whose diagonal is sd²."""
     corner = J @ S @ J.T
-    np.fill_diagonal(corner, sd**2)
+    np.fill_diagonal(corner, np.maximum(sd**2, np.diag(corner)))
     return np.block([[S, S @ J.T], [J @ S, corner]])
 
 
@@ -205,8 +205,15 @@ def _of_q(response: Response, block: str) -> np.ndarray:
 
 
 def _correlations(drawn: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """The correlations of Λ⁻¹ for every pair, of draws (n, q, q)."""
-    Sigma = np.linalg.inv(drawn)
+    """The correlations of Λ⁻¹ for every pair, of draws (n, q, q).
+
+    They do not depend on the scale of Λ's diagonal. A least eigenvalue below rounding gives the
+    correlations of its eigenvector whatever it is, so that no draw is too nearly singular.
+    """
+    scale = np.sqrt(np.diagonal(drawn, axis1=1, axis2=2))
+    eigenvalues, Q = np.linalg.eigh(drawn / (scale[:, :, None] * scale[:, None, :]))
+    known = np.maximum(eigenvalues, np.finfo(float).eps)
+    Sigma = (Q / known[:, None, :]) @ np.swapaxes(Q, 1, 2)
     sd = np.sqrt(np.diagonal(Sigma, axis1=1, axis2=2))
     for i, j in zip(*np.triu_indices(sd.shape[1], 1), strict=True):
         yield int(i), int(j), Sigma[:, i, j] / (sd[:, i] * sd[:, j])
