@@ -195,11 +195,15 @@ def integrate_path(
         nonlocal kept
         if kept is None:
             return path.log_density(x)
-        value, first, second = inside.evaluate(path.natural(x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, first, second = inside.evaluate(path.natural(x))
+            value = value + path.log_volume(x[:, p:])
+        beyond = np.isnan(value)  # a tail that double precision does not reach
+        first[beyond], second[beyond] = 0.0, 0.0
         kept.append((first, second))
         if sum(part.size for part, _ in kept) > _KEPT:
             kept = None
-        return value + path.log_volume(x[:, p:])
+        return np.where(beyond, -np.inf, value)
 
     weighted = integrate(
         target,

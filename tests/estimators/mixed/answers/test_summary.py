@@ -94,7 +94,9 @@ def test_sds_against_draws_of_the_posterior():
     model = fitted("crossed")
     drawn = model.posterior_.draws(40_000, seed=2)["precision[1|g]"] ** -0.5
     row = model.summary().loc["sd[1|g]"]
-    assert_allclose(np.quantile(drawn, [0.03, 0.97]), row[["lower", "upper"]], rtol=0.02)
+    assert_allclose(
+        np.quantile(drawn, [0.03, 0.97]), row[["lower", "upper"]].astype(float), rtol=0.02
+    )
     assert_allclose(drawn.mean(), row["mean"], rtol=0.03)  # the two agree to second order only
 
 
@@ -104,7 +106,7 @@ def test_it_is_a_flat_table():
         *("Intercept", "x", "w", "c[b]", "c[c]"),
         *("sd[1|g]", "sd[x|g]", "corr[g][1,x]", "sd[residual]"),
     ]
-    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper"]
+    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper", "verdict"]
     assert summary.loc["x", "sd"] == fitted("slopes").posterior_.sd("x").item()
     assert type(summary.loc[["x"]]) is pd.DataFrame
     assert type(summary[["mean"]]) is pd.DataFrame

@@ -139,6 +139,10 @@ def derived_correlations(design: Design, posterior: Posterior) -> Derived:
             k += 1
     names = [str(name) for name in rows.index]
     mean, sd, mfvb_sd = (rows[c].to_numpy() for c in ("mean", "sd", "mfvb_sd"))
+    # what the statistics explain of a bounded function is no more than its sd
+    for S, whole in ((response.V, mfvb_sd), (response.Sigma, sd)):
+        explained = np.sqrt(np.einsum("ka,ab,kb->k", J, S, J))
+        J = J * np.minimum(1.0, whole / np.maximum(explained, 1e-300))[:, None]
     return Derived(names, mean, sd, mfvb_sd, J)
 
 
@@ -166,7 +170,7 @@ def with_derived(estimate: Estimate, parts: list[Derived]) -> Estimate:
 def _bordered(S: np.ndarray, J: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """S with JS beside it and JSJᵀ in the corner, whose diagonal is sd²."""
     corner = J @ S @ J.T
-    np.fill_diagonal(corner, np.maximum(sd**2, np.diag(corner)))
+    np.fill_diagonal(corner, sd**2)
     return np.block([[S, S @ J.T], [J @ S, corner]])
 
 

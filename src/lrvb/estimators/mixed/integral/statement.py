@@ -52,7 +52,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
             terms.append(Term(codes, term.R, levels, prior))
             continue
         assert isinstance(prior, SpreadPrior)
-        terms.append(Term(codes, term.R, levels, prior.sds, prior.correlations))
+        terms.append(Term(codes, term.R, levels, prior.sds, prior.correlations, prior.centred))
     fixed = fixed_prior(priors, standard)
     offset = np.zeros(design.n) if design.offset is None else design.offset
     rows = Regression(

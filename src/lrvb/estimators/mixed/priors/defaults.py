@@ -59,15 +59,15 @@ SD_DF = 3.0
 SD_WIDTH = 2.5
 
 
-def default_sds(design: Design, term: Term) -> tuple[HalfStudentT, ...]:
+def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[HalfStudentT, ...]:
     """HalfStudentT(3, 2.5 s/size) of each coefficient's sd, size the typical size of its column.
 
-    Of an intercept beside correlated slopes it is √(1 + Σ(x̄/sd(x))²) times as wide: what those priors make of
-    an intercept at the centre of the data.
+    Of an intercept beside correlated slopes it is √(1 + Σ(x̄/sd(x))²) times as wide, unless it is that at the
+    centre of the data: what those priors make of it.
     """
     scale, size = _term_scale(design, term)
     width = SD_WIDTH * scale / size
-    if "1" in term.coefficients:
+    if "1" in term.coefficients and not centred:
         j, columns = term.coefficients.index("1"), measure(term.R)
         others = np.arange(len(size)) != j
         width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))

@@ -29,10 +29,14 @@ OF_AN_SD = (HalfStudentT, HalfNormal, Exponential)
 
 
 class SpreadPrior(NamedTuple):
-    """The priors of a term's sds, in the order of its coefficients, and of their correlations."""
+    """The priors of a term's sds, in the order of its coefficients, and of their correlations.
+
+    If `centred`, of its columns less their means beside an intercept, so that origins do not matter.
+    """
 
     sds: tuple[SdPrior, ...]
     correlations: LKJ | None = None
+    centred: bool = False
 
 
 TermPrior = Gamma | Wishart | SpreadPrior
@@ -170,6 +174,8 @@ def _of_spread(stated: dict[tuple[str, str], Any], design: Design, term: Term) -
     sds = tuple(part or other for part, other in zip(parts.values(), default, strict=True))
     if len(sds) == 1:
         return SpreadPrior(sds)
+    if correlations is None and not any(parts.values()):
+        return SpreadPrior(default_sds(design, term, True), default_correlations(), True)
     return SpreadPrior(sds, correlations or default_correlations())
 
 
