@@ -70,7 +70,7 @@ def against_sklearn(quick: bool) -> list[tuple[str, str, str, str]]:
         K = R.shape[1]
 
         def ours(K: int = K, X: np.ndarray = X, R: np.ndarray = R) -> Any:
-            return lrvb.GaussianMixture(K, init=R).fit(X)
+            return lrvb.GaussianMixture(K, certify=False, init=R).fit(X)
 
         def theirs(K: int = K, X: np.ndarray = X, R: np.ndarray = R) -> Any:
             peer = Started(n_components=K, tol=1e-12, max_iter=5000, reg_covar=0.0)
@@ -140,7 +140,7 @@ def response_alone(quick: bool) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, made in cases[: 3 if quick else None]:
         X, R = made["X"], np.eye(made["z"].max() + 1)[made["z"]]
-        optimum = lrvb.GaussianMixture(R.shape[1], init=R).fit(X).posterior_.fit
+        optimum = lrvb.GaussianMixture(R.shape[1], certify=False, init=R).fit(X).posterior_.fit
 
         def ours(optimum: lrvb.Fit = optimum) -> Any:
             return lrvb.respond(lrvb.linearize(optimum, local_sum=lrvb.GramSum()))
@@ -234,8 +234,8 @@ def against_gibbs() -> list[tuple[str, str, str, str]]:
         "wishart_scale_prior": np.inf,
         "weight_concentration_prior": 0.0,
     }
-    lrvb.GaussianMixture(2, init=R, **flat).fit(X)
-    mine, _ = _timed(lambda: lrvb.GaussianMixture(2, init=R, **flat).fit(X), 5)
+    lrvb.GaussianMixture(2, certify=False, init=R, **flat).fit(X)
+    mine, _ = _timed(lambda: lrvb.GaussianMixture(2, certify=False, init=R, **flat).fit(X), 5)
     chain = mixture_gibbs.sample(np.random.default_rng(4), X, made["z"], draws=5000)
     needed = chain.seconds * 1000 / chain.ess.min()
     return [
@@ -276,10 +276,14 @@ def growth_in_rows(quick: bool) -> list[tuple[str, str, str, str]]:
 def one_size(n: int) -> dict[str, float]:
     """One size: seconds with compiled programs, and the peak memory over X's own."""
     rng = np.random.default_rng(5)
-    lrvb.GaussianMixture(3, random_state=0).fit(simulate.scaled_mixture(rng, 9000, 3, 3)["X"])
+    lrvb.GaussianMixture(3, certify=False, random_state=0).fit(
+        simulate.scaled_mixture(rng, 9000, 3, 3)["X"]
+    )
     X = simulate.scaled_mixture(rng, n, 3, 3)["X"]
     before = _peak_memory(reset=True)
-    seconds, fitted = _timed(lambda: lrvb.GaussianMixture(3, random_state=0).fit(X), 1)
+    seconds, fitted = _timed(
+        lambda: lrvb.GaussianMixture(3, certify=False, random_state=0).fit(X), 1
+    )
     again, _ = _timed(
         lambda: lrvb.respond(lrvb.linearize(fitted.posterior_.fit, local_sum=lrvb.GramSum())), 1
     )
@@ -307,7 +311,11 @@ def growth_in_columns(quick: bool) -> list[tuple[str, str, str, str]]:
     sizes, times = ([2, 5, 10] if quick else [2, 5, 10, 15, 22, 30]), []
     for P in sizes:
         made = _separated(np.random.default_rng(6), 5000, P)
-        optimum = lrvb.GaussianMixture(2, init=np.eye(2)[made["z"]]).fit(made["X"]).posterior_.fit
+        optimum = (
+            lrvb.GaussianMixture(2, certify=False, init=np.eye(2)[made["z"]])
+            .fit(made["X"])
+            .posterior_.fit
+        )
 
         def ours(optimum: lrvb.Fit = optimum) -> Any:
             return lrvb.respond(lrvb.linearize(optimum, local_sum=lrvb.GramSum()))

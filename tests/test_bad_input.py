@@ -276,8 +276,9 @@ def test_units_of_x_do_not_matter(model: Any, scale: float) -> None:
     data = COUNTS if model is NormalPoisson else GROUPED
     scaled = {**data, "x": data["x"] * scale}
     for options in [{"local": "gaussian"}, {"local": "tilted"}] if model is NormalPoisson else [{}]:
-        ours = lrvb.infer(model(beta_var=10.0, **options), data).summary()
-        theirs = lrvb.infer(model(beta_var=10.0 / scale**2, **options), scaled).summary()
+        ours = lrvb.infer(model(beta_var=10.0, **options), data, certify=False)
+        theirs = lrvb.infer(model(beta_var=10.0 / scale**2, **options), scaled, certify=False)
+        ours, theirs = (p.summary().drop(columns="verdict") for p in (ours, theirs))
         beta = [name for name in ours.index if name.startswith("beta")]
         theirs.loc[beta] *= scale
         np.testing.assert_allclose(theirs, ours, rtol=1e-6)
@@ -323,7 +324,7 @@ def test_extreme_counts_converge(model: Any, data: Any) -> None:
         posterior = lrvb.infer(model, data)
     assert posterior.converged
     summary = posterior.summary()
-    assert np.isfinite(summary).all(axis=None)
+    assert np.isfinite(summary.drop(columns="verdict")).all(axis=None)
     assert (summary["sd"] >= summary["mfvb_sd"] * (1 - 1e-9)).all()
 
 

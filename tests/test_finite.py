@@ -47,7 +47,7 @@ def test_an_empty_component_without_a_covariance():
 def test_rows_beyond_all_distances():
     ours = lrvb.GaussianMixture(2, random_state=0).fit(two_clusters())
     for method in ("predict_proba", "predict", "score_samples", "score"):
-        with pytest.raises(lrvb.InvalidData, match=r"Row 1 of X lies so far"):
+        with pytest.raises(lrvb.InvalidData, match=r"row 1: the value 1e\+160 is too large"):
             getattr(ours, method)(np.array([[0.0, 0.0], [1e160, 0.0]]))
 
 

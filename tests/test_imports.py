@@ -54,6 +54,10 @@ EXCEPTIONS = {
         "posterior.posterior",
         "bridges.arviz",
     ): "posterior.to_arviz is the door to ArviZ, opened when called",
+    (
+        "posterior.certificate",
+        "bridges.arviz",
+    ): "certificate.to_arviz is another door to it",
 }
 
 LEVELS = {part: level for level, line in enumerate(ORDER.split("\n")) for part in line.split()}

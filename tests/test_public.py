@@ -9,7 +9,7 @@ import pytest
 import lrvb
 
 STAGES = ["infer", "fit", "linearize", "respond", "summarize", "load"]
-TYPES = ["Model", "Fit", "Curvature", "Response", "Posterior", "Rows"]
+TYPES = ["Model", "Fit", "Curvature", "Response", "Posterior", "Certificate", "Rows"]
 FAMILIES = [
     *("Normal", "MultivariateNormal", "Gamma", "Beta", "Wishart"),
     *("Dirichlet", "Categorical", "Tilted", "Family"),
@@ -18,6 +18,7 @@ ERRORS = ["LrvbError", "InvalidData", "InvalidModel", "NotConverged", "NotAMaxim
 ANSWERS = [
     *("names", "mean", "sd", "cov", "corr", "of", "local", "summary", "draws", "to_arviz"),
     *("elbo", "converged", "n_iter", "fit", "response", "save"),
+    *("certify", "refined"),
 ]
 
 
@@ -45,10 +46,10 @@ def test_stages_are_typed(name: str) -> None:
 def test_arguments_of_infer() -> None:
     parameters = inspect.signature(lrvb.infer).parameters
     assert list(parameters) == [
-        *("model", "data", "init", "tol", "max_iter", "progress", "chunk_size")
+        *("model", "data", "init", "tol", "max_iter", "progress", "chunk_size", "certify")
     ]
     keywords = [p for p in parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert len(keywords) == 5
+    assert len(keywords) == 6
 
 
 def test_everything_exported_exists() -> None:

@@ -17,11 +17,14 @@ from .engine.curvature import Curvature, linearize
 from .engine.fitting import Fit, fit
 from .engine.response import Response, respond
 from .errors import (
+    CacheRefused,
     CoincidentComponents,
+    ForkedProcess,
     InvalidData,
     InvalidModel,
     LargeCorrection,
     LrvbError,
+    NewLevels,
     NotAMaximum,
     NotAveraged,
     NotConverged,
@@ -37,6 +40,7 @@ from .families import (
     Tilted,
     Wishart,
 )
+from .posterior.certificate import Certificate
 from .posterior.posterior import Posterior, infer, summarize
 from .posterior.storage import load
 from .statement.model import Model
@@ -68,13 +72,16 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "CacheRefused",
     "Categorical",
+    "Certificate",
     "Chunks",
     "CoincidentComponents",
     "Curvature",
     "Dirichlet",
     "Family",
     "Fit",
+    "ForkedProcess",
     "Gamma",
     "GaussianMixture",
     "GramSum",
@@ -86,6 +93,7 @@ __all__ = [
     "MixedModel",
     "Model",
     "MultivariateNormal",
+    "NewLevels",
     "Normal",
     "NotAMaximum",
     "NotAveraged",

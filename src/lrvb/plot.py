@@ -72,6 +72,21 @@ def fitted(model: Any, ax: Axes | None = None, *, interval: float = 0.9, seed: i
     return draw_fitted(model, ax, interval=interval, seed=seed)
 
 
+def certificate(
+    found: Any, names: Any = None, ax: Axes | None = None, *, prob: float = 0.94
+) -> Axes:
+    """Both answers of a `Certificate`, quantity by quantity, in certified sds from the certified mean.
+
+    Blue bars are linear response's interval, black ones the certified; the verdict stands beside them.
+    `names` chooses some of the quantities.
+    """
+    try:
+        from .report.certificate_plot import draw_certificate
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_certificate(found, names, ax, prob=prob)
+
+
 def _missing(error: ImportError) -> ImportError:
     """The error that says how to get Matplotlib, when it is what is missing."""
     if (error.name or "").split(".")[0] != "matplotlib":

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.stats
 from family_cases import CASES, SCALE, TYPICAL, FamilyCase
 from numpy.testing import assert_allclose
 
@@ -236,6 +237,42 @@ def test_unconstrained_coordinates(case):
     assert_mean(rest[:, :, None] * (T - m)[:, None, :], 0.0)
     assert_mean(rest[:, :, None] * rest[:, None, :], R)
     assert np.linalg.eigvalsh(R).min() > -1e-12
+
+
+@every_drawable_case
+def test_log_jacobian_integrates_the_density(case):
+    """∂θ/∂u by differences: its log determinant, and a normal s = log Σ exp u beside a simplex."""
+    family, eta = case.family, case.eta
+    x, _ = drawn(case)
+    u = case.coordinates(x, case.params)[:40]
+    k, h = u.shape[1], 1e-5
+
+    def coordinates(u):
+        """The entries that have a Lebesgue measure, and what u has beyond them."""
+        value = family.constrain(eta, u)
+        if value.ndim == 3:
+            return value[(slice(None), *np.triu_indices(value.shape[1]))]
+        flat = value.reshape(len(u), -1)
+        if not isinstance(family, Beta | Dirichlet):
+            return flat
+        return np.c_[flat[:, : k - 1], np.log(np.exp(u).sum(axis=1))]
+
+    steps = h * np.eye(k)
+    J = np.stack([(coordinates(u + s) - coordinates(u - s)) / (2 * h) for s in steps], axis=2)
+    expected = np.linalg.slogdet(J)[1]
+    if isinstance(family, Beta | Dirichlet):
+        total = float(sum(np.sum(value) for value in case.params.values()))
+        s = np.log(np.exp(u).sum(axis=1))
+        center, scale = float(mp.psi(0, total)), float(mp.sqrt(mp.psi(1, total)))
+        expected = expected + scipy.stats.norm.logpdf(s, center, scale)
+    assert_allclose(family.log_jacobian(eta, u), expected, atol=1e-6)
+
+
+@every_drawable_case
+def test_statistics_are_inverted(case):
+    """The variable from T(x)."""
+    x, _ = drawn(case)
+    assert_allclose(case.family.from_statistics(case.family.statistics(x)), x, rtol=1e-12)
 
 
 def test_wishart_coordinates_at_many_degrees_of_freedom():

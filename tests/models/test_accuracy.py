@@ -70,21 +70,19 @@ def test_normal_poisson_agrees_with_quadrature(beta, sd):
 
 @pytest.mark.parametrize(("beta", "sd"), SKEWED)
 def test_strongly_skewed_precision(beta, sd):
-    """β and log τ stay good; sd(τ) is low, and the draws' interval holds what it promises."""
+    """β and log τ stay good; sd(τ) is low, and the interval of τ, on the log scale, holds its promise."""
     data, exact = poisson_case(beta, sd)
-    posterior = lrvb.infer(NormalPoisson(), data)
+    posterior = lrvb.infer(NormalPoisson(), data, certify=False)
     assert exact.skewness["tau"] > STRONG_SKEW
     ratio = posterior.sd() / exact.sd
     within(ratio["beta"], 0.98, 1.02, "beta")
     within(ratio["log(tau)"], 0.96, 1.02, "log(tau)")
     assert abs(posterior.mean()["tau"] - exact.mean["tau"]) < 0.35 * exact.sd["tau"]
     tau = posterior.draws(200_000, seed=1)["tau"]
-    assert ratio["tau"] + 0.01 < tau.std() / exact.sd["tau"] < 1.03
-    low, high = np.quantile(tau, [0.05, 0.95])
-    covered = exact.cdf("tau", high) - exact.cdf("tau", low)
-    assert 0.87 <= covered <= 0.93
-    interval = posterior.summary(0.9).loc["tau"]
-    np.testing.assert_allclose([low, high], interval[["lower", "upper"]], rtol=0.01)
+    np.testing.assert_allclose(tau.mean(), posterior.mean()["tau"], rtol=0.03)
+    np.testing.assert_allclose(tau.std(), posterior.sd()["tau"], rtol=0.03)
+    low, high = posterior.summary(0.9).loc["tau", ["lower", "upper"]]
+    assert 0.87 <= exact.cdf("tau", high) - exact.cdf("tau", low) <= 0.93
 
 
 @pytest.mark.parametrize(("beta", "sd"), [*SKEWED, SETTINGS[1]])
@@ -139,12 +137,11 @@ def test_random_slope_agrees_with_quadrature(seed):
         ("log(nu)", 0.97, 1.03),
     ]:
         within(ratio[name], low, high, name)
-    nu = posterior.draws(200_000, seed=1)["nu"]
     if exact.skewness["nu"] < 1.0:
         within(ratio["nu"], 0.94, 1.03, "nu")
-    else:  # strongly skewed (seed 5): draws are made on the log scale, and repair it
+    else:  # strongly skewed (seed 5): the second order repairs it
         within(ratio["nu"], 0.92, 1.03, "nu")
-        within(nu.std() / exact.sd["nu"], 0.98, 1.02, "draws of nu")
+        within(posterior.refined("nu").loc["nu", "sd"] / exact.sd["nu"], 0.98, 1.02, "refined nu")
     assert ((posterior.mean() - exact.mean).abs() / exact.sd).max() < 0.1
     z = posterior.local("z")
     ratios = z["sd"].values / exact.z_sd.to_numpy()

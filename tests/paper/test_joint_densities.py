@@ -50,7 +50,7 @@ def test_normal_poisson_is_its_log_joint(local):
     rows = [(normal_at(a), Moments(x=x, y=y)) for a, x, y in zip(z, X, Y, strict=True)]
     found = expected_log_joint(model, Moments(beta=normal_at(beta), tau=gamma_at(tau)), rows)
     if local == "tilted":
-        found += (Y * z - np.exp(z)).sum()  # what the base measure of q(z_n) holds
+        found += stats.poisson.logpmf(Y, np.exp(z)).sum()  # the base measure of q(z_n)
     known = stats.norm.logpdf(beta, 0, 2.0**0.5) + log_gamma(tau, 1.5, 0.8)
     known += stats.norm.logpdf(z, beta * X, tau**-0.5).sum()
     known += stats.poisson.logpmf(Y, np.exp(z)).sum()

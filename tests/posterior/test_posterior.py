@@ -118,7 +118,7 @@ def test_a_block_stands_for_its_quantities(counts: Any, mixture: Any) -> None:
 def test_summary(name: str) -> None:
     posterior = posterior_of(name)
     summary = posterior.summary()
-    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper"]
+    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper", "verdict"]
     assert list(summary.index) == posterior.names
     assert (summary["lower"] < summary["mean"]).all()
     assert (summary["mean"] < summary["upper"]).all()

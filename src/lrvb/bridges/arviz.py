@@ -20,7 +20,11 @@ def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
 
     ArviZ ≥ 1, or no ArviZ at all, takes the DataTree as it is; earlier versions an InferenceData.
     """
-    tree = datatree(posterior, n, seed)
+    return _wrapped(datatree(posterior, n, seed))
+
+
+def _wrapped(tree: xr.DataTree) -> Any:
+    """The tree as the installed ArviZ takes it."""
     try:
         import arviz
     except ImportError:
@@ -32,6 +36,11 @@ def to_arviz(posterior: Posterior, n: int = 1000, seed: Any = 0) -> Any:
     raise LrvbError(
         f"ArviZ {arviz.__version__} is too old to take an xarray.DataTree; install arviz>=0.22."
     )
+
+
+def draws_to_arviz(draws: dict[str, np.ndarray]) -> Any:
+    """`posterior` alone, from draws of every block."""
+    return _wrapped(xr.DataTree.from_dict({"/posterior": _posterior(draws, "certified")}))
 
 
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
@@ -58,7 +67,7 @@ def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
-def _posterior(draws: dict[str, np.ndarray], how: str) -> xr.Dataset:
+def _posterior(draws: dict[str, np.ndarray], sampling: str = "Gaussian copula") -> xr.Dataset:
     variables = {
         name: (
             ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))),
@@ -70,7 +79,7 @@ def _posterior(draws: dict[str, np.ndarray], how: str) -> xr.Dataset:
     return xr.Dataset(
         variables,
         coords={"chain": [0], "draw": np.arange(n)},
-        attrs={"inference_library": "lrvb", "sampling": how},
+        attrs={"inference_library": "lrvb", "sampling": sampling},
     )
 
 

@@ -15,9 +15,9 @@ from ..numerics.algebra import absorb_local, local_root, response_root
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
-from .chunks import chunk_length, chunks
+from .chunks import chunk_length, chunks, point_chunks
 from .row_optimum import RowOptimum, collapse
-from .seam import BoundSum, CollapsedSums, LocalResponse
+from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,19 @@ class _ChunkedSum:
         for chunk in chunks(self.problem, self.size, asked):
             parts = program(self.problem.traced, m, chunk.columns)
             yield LocalResponse(*(np.asarray(part)[: chunk.n] for part in parts))
+
+    def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
+        program = density_program(self.problem.structure, gradient)
+        value = np.zeros(len(points))
+        slope = np.zeros(points.shape if gradient else (0, points.shape[1]))
+        for chunk in self._kept or chunks(self.problem, self.size):
+            for here, part in point_chunks(points, len(chunk.weights)):
+                v, g = program(self.problem.traced, part, chunk.columns, chunk.weights)
+                n = here.stop - here.start
+                value[here] += np.asarray(v)[:n]
+                if gradient:
+                    slope[here] += np.asarray(g)[:n]
+        return Densities(value, slope if gradient else None)
 
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
@@ -112,6 +125,32 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         return value, gradient, H, first
 
     return sums
+
+
+@shared
+def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
+    """(traced, points, columns, weights) → collapsed value at each point, and its gradient in m.
+
+    z stands at its optimum, so that the gradient is that of the term with z held fixed.
+    """
+
+    def densities(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = jax.tree.map(jax.lax.stop_gradient, _row_parts(structure, traced, m, columns))
+
+            def total(m: Any) -> Any:
+                terms = jax.vmap(
+                    lambda z, row: structure.local_term(traced, m, z, structure.row(row))
+                )(q.z, columns)
+                return weights @ jnp.where(weights > 0, terms + q.S, 0.0)
+
+            value, slope = jax.value_and_grad(total)(m) if gradient else (total(m), jnp.zeros(0))
+            found = (q.found | (weights == 0)).all() & jnp.isfinite(value)
+            return jnp.where(found, value, -jnp.inf), slope
+
+        return jax.vmap(one)(points)
+
+    return densities
 
 
 def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:

@@ -14,6 +14,8 @@ from ..statement.problem import Problem
 
 _WORKING_SET = 2**21  # numbers held per chunk: 16 MB, near the size of the last-level cache
 _MOST_ROWS = 2**12
+_PAIRS = 2**18  # rows times points computed at a time
+_FEW_POINTS = 64
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,16 @@ def chunks(problem: Problem, size: int, rows: np.ndarray | None = None) -> Itera
         part = {name: _pad(np.asarray(c[take]), length) for name, c in columns.items()}
         w = np.ones(n) if weights is None else np.asarray(weights[take], dtype=np.float64)
         yield Chunk(part, np.concatenate([w, np.zeros(length - n)]), n)
+
+
+def point_chunks(points: np.ndarray, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Points (S, a) in chunks of one length: 64 for few points or many rows, otherwise up to 1024."""
+    length = _FEW_POINTS
+    if len(points) > _FEW_POINTS:
+        length = 1 << int(np.log2(np.clip(_PAIRS // max(rows, 1), _FEW_POINTS, 1024)))
+    for start in range(0, len(points), length):
+        here = slice(start, min(start + length, len(points)))
+        yield here, _pad(points[here], length)
 
 
 def _pad(values: np.ndarray, length: int) -> np.ndarray:

@@ -24,8 +24,8 @@ from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
 from .autodiff import AutodiffSum
-from .chunks import chunk_length, chunks
-from .seam import BoundSum, CollapsedSums, LocalResponse
+from .chunks import chunk_length, chunks, point_chunks
+from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,27 @@ class _GramBound:
         self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
     ) -> Iterator[LocalResponse]:
         return AutodiffSum().bind(self.problem).respond(m, asked)
+
+    def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
+        problem, structure = self.problem, self.problem.structure
+        value = np.zeros(len(points))
+        slope = np.zeros(points.shape if gradient else (0, points.shape[1]))
+        program = point_program(structure, gradient)
+        rows = min(self.size, problem.n)
+        for here, part in point_chunks(points, rows):
+            A = coefficients_program(structure)(problem.traced, part)
+            v, S = np.zeros(len(part)), np.zeros(A.shape)
+            for chunk in self._kept or chunks(problem, self.size):
+                values, sums = program(problem.traced, A, chunk.columns, chunk.weights)
+                v += np.asarray(values)
+                if gradient:
+                    S += np.asarray(sums)
+            n = here.stop - here.start
+            value[here] = v[:n]
+            if gradient:
+                pulled = pullback_program(structure)(problem.traced, part, S)
+                slope[here] = np.asarray(pulled)[:n]
+        return Densities(value, slope if gradient else None)
 
 
 def _features(structure: Structure, traced: Any, row: Any) -> Any:
@@ -145,6 +166,62 @@ def gram_program(structure: Structure, order: int) -> Callable[..., Any]:
         return value, S, jnp.stack(G) if G else jnp.zeros((0, F, F)), first
 
     return sums
+
+
+@shared
+def coefficients_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points) → A at each point, (S, d, F)."""
+
+    def coefficients(traced: Any, points: Any) -> Any:
+        F = _declared(structure)
+        return jax.vmap(lambda m: _coefficients(structure, traced, m, F))(points)
+
+    return coefficients
+
+
+@shared
+def point_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
+    """(traced, A, columns, weights) → Σ_n w_n A_z(ΦAᵀ) at each point, and S = Σ_n w_n z_n φ_nᵀ."""
+
+    def densities(traced: Any, A: Any, columns: Any, weights: Any) -> Any:
+        Phi = jax.vmap(functools.partial(_features, structure, traced))(columns)
+        points, d, F = A.shape
+        eta = (Phi @ A.reshape(points * d, F).T).reshape(-1, points, d)
+
+        def one(row: Any, eta: Any) -> Any:
+            local = structure.local.at(structure.row(row))
+
+            def at(eta: Any) -> Any:
+                if not gradient:
+                    return jnp.zeros(0), *local.log_partition(eta)
+                q = local.evaluate(eta)
+                return q.m, q.S + eta @ q.m, q.valid
+
+            return jax.vmap(at)(eta)
+
+        z, A_z, valid = jax.vmap(one)(columns, eta)
+        counted = (weights > 0)[:, None]
+        found = (valid & jnp.isfinite(A_z) | ~counted).all(axis=0)
+        value = jnp.where(found, weights @ jnp.where(counted, A_z, 0.0), -jnp.inf)
+        if not gradient:
+            return value, jnp.zeros(0)
+        return value, jnp.einsum("n,npd,nf->pdf", weights, z, Phi)
+
+    return densities
+
+
+@shared
+def pullback_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, S) → ∂⟨A, S⟩/∂m at each point."""
+
+    def pull(traced: Any, points: Any, S: Any) -> Any:
+        def one(m: Any, S: Any) -> Any:
+            F = S.shape[1]
+            return jax.grad(lambda m: jnp.sum(_coefficients(structure, traced, m, F) * S))(m)
+
+        return jax.vmap(one)(points, S)
+
+    return pull
 
 
 @shared

@@ -19,7 +19,7 @@ from ..data.tables import Rows
 from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
 from ..statement.problem import Problem, state_problem
-from .seam import BoundSum, CollapsedSums, LocalResponse, LocalSum
+from .seam import BoundSum, CollapsedSums, Densities, LocalResponse, LocalSum
 
 T = TypeVar("T")
 
@@ -236,6 +236,19 @@ class _BoundPartitions:
         for responses in self.over.parts.map(one):
             yield from responses
 
+    def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
+        over = self.over
+        total = Densities(np.zeros(len(points)), np.zeros(points.shape) if gradient else None)
+        one = functools.partial(
+            _density, over.marks, self.problem, over.inner, self.chunk_size, points, gradient
+        )
+        count = 0
+        for part in over.parts.map(one):
+            count += 1
+            total = total if part is None else total + part
+        _require_all(over.marks, count)
+        return total
+
 
 def _evaluate(
     marks: tuple[int, ...],
@@ -275,3 +288,20 @@ def _respond(
         if not len(inside):
             return []
     return list(inner.bind(replace(problem, rows=rows), chunk_size).respond(m, inside))
+
+
+def _density(
+    marks: tuple[int, ...],
+    problem: Problem,
+    inner: LocalSum,
+    chunk_size: int | None,
+    points: np.ndarray,
+    gradient: bool,
+    number: int,
+    rows: Rows | None,
+) -> Densities | None:
+    """The collapsed values of one part."""
+    _require_unchanged(marks, number, rows)
+    if rows is None:
+        return None
+    return inner.bind(replace(problem, rows=rows), chunk_size).density(points, gradient)

@@ -1,4 +1,4 @@
-r"""The seam between the engine and what is integrated out: four questions about m.
+r"""The seam between the engine and what is integrated out: four questions about m, and one about points.
 
 The solver, the response and the posterior ask for the collapsed value L̄(m), its gradient, its curvature
 H̃ (α×α), and on request the response of the collapsed variables z: their mean, V under q, Σ̂_z|α and
@@ -10,6 +10,9 @@ A plate is asked for rows: z are the statistics of one row. The Gaussian block i
 functionals cᵀw of its coefficients: fitted rows, new rows, a level's coefficient, β. Both answer with the
 same type. Nothing remembers: `evaluate` returns with its sums a state, from which a question about a
 point nearby may start; answers do not depend on it beyond the tolerance of an inner optimum.
+
+The certificate asks for `density`: the collapsed value at many points at once. At the point moments
+m = T(α) and with rows linear in z it is Σ_n log ∫ p(x_n, z | α) dz exactly; otherwise a lower bound.
 """
 
 from __future__ import annotations
@@ -47,6 +50,19 @@ class LocalResponse(NamedTuple):
     R: np.ndarray
 
 
+class Densities(NamedTuple):
+    """Collapsed values (S,) at S points, −inf where there is none, and where asked for gradients (S, a)."""
+
+    value: np.ndarray
+    gradient: np.ndarray | None = None
+
+    def __add__(self, other: Any) -> Densities:
+        """The sum over two sets of rows."""
+        if self.gradient is None or other.gradient is None:
+            return Densities(self.value + other.value)
+        return Densities(self.value + other.value, self.gradient + other.gradient)
+
+
 class LocalSum(Protocol):
     """A way to integrate out; `bind` it to a problem and a chunk size."""
 
@@ -55,7 +71,7 @@ class LocalSum(Protocol):
 
 
 class BoundSum(Protocol):
-    """The four questions about m."""
+    """The questions about m."""
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         """Value and gradient, and with `order=2` the curvature."""
@@ -67,3 +83,6 @@ class BoundSum(Protocol):
 
         `asked` are positions of rows; of the Gaussian block, `Functionals` of the coefficients.
         """
+
+    def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
+        """Values, and with `gradient=True` gradients, at many m (S, a)."""

@@ -8,6 +8,7 @@ precision, and the laws in `tests/laws` check every override against A.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy as shallow
 from typing import Any, ClassVar
 
 import jax
@@ -149,6 +150,43 @@ class Family:
         """The variable from its unconstrained coordinates u, shape (n, k)."""
         raise NotImplementedError
 
+    def log_jacobian(self, eta: Stats, u: np.ndarray) -> np.ndarray:
+        r"""log |∂θ/∂u| at coordinates u (n, k), (n,), so that ∫ f(θ) dθ = ∫ f(θ(u)) exp(log_jacobian) du.
+
+        Where u has more coordinates than θ (π has one fewer than its log gammas), it is
+        log |∂(θ, s)/∂u| and the log of a normalised density of the rest s. Here by differences.
+        """
+        n, k = u.shape
+        steps = 1e-5 * np.maximum(1.0, np.abs(u))
+        columns = []
+        for j in range(k):
+            step = np.zeros((n, k))
+            step[:, j] = steps[:, j]
+            change = self.constrain(eta, u + step) - self.constrain(eta, u - step)
+            columns.append(np.reshape(change, (n, -1)) / (2 * steps[:, [j]]))
+        J = np.stack(columns, axis=2)
+        if J.shape[1] != k:
+            raise InvalidModel(
+                f"{type(self).__name__} has {k} unconstrained coordinates for a variable of "
+                f"{J.shape[1]} entries, so that its Jacobian is not square; write log_jacobian."
+            )
+        return np.linalg.slogdet(J)[1]
+
+    def log_base_measure(self, x: np.ndarray) -> np.ndarray:
+        """log h(x) of draws x with one leading axis, (n,); most families have h = 1."""
+        return np.zeros(len(x))
+
+    def from_statistics(self, stats: Stats) -> np.ndarray:
+        """The variable x from T(x), with one leading axis: the inverse of `statistics`."""
+        fields = self.Stats._fields
+        if "x" in fields:
+            return np.asarray(stats.x)
+        if "log_x" in fields:
+            return np.exp(np.asarray(stats.log_x))
+        raise InvalidModel(
+            f"{type(self).__name__} has no method from_statistics, which certified draws need; write it."
+        )
+
     def at_scores(
         self,
         eta: Stats,
@@ -178,6 +216,14 @@ class Family:
     def copies(self) -> int:
         """Number of independent copies."""
         return int(np.prod(self.batch, dtype=int))
+
+    def single(self) -> Family:
+        """The same family with one copy."""
+        if not self.batch:
+            return self
+        one = shallow(self)
+        one.batch = ()
+        return one
 
     def flatten(self, stats: Stats, *, natural: bool = False) -> Any:
         """Flat coordinates (..., size) of statistics, or of natural parameters."""

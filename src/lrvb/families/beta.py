@@ -79,6 +79,10 @@ class Beta(Family):
         """π = 1/(1 + exp(u₂ − u₁))."""
         return np.exp(-np.logaddexp(0.0, u[:, 1] - u[:, 0]))
 
+    def log_jacobian(self, eta: BetaStats, u: np.ndarray) -> np.ndarray:
+        """See: `dirichlet.log_jacobian`."""
+        return dirichlet.log_jacobian(np.array([eta.log_x + 1, eta.log1m_x + 1], dtype=float), u)
+
     def at_scores(
         self,
         eta: BetaStats,

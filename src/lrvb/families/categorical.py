@@ -96,6 +96,10 @@ class Categorical(Family):
             "Categorical: a choice among alternatives has no continuous coordinates."
         )
 
+    def log_jacobian(self, eta: CategoricalStats, u: np.ndarray) -> np.ndarray:
+        """Not available: see `unconstrained`."""
+        return np.asarray(self.constrain(eta, u))
+
     def describe(self) -> Mapping[str, Any]:
         """Constructor arguments."""
         return {"dim": self.dim, "batch": list(self.batch)}

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics.double import double
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess
@@ -85,6 +84,10 @@ class Dirichlet(Family):
         weights = np.exp(u - u.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
+    def log_jacobian(self, eta: DirichletStats, u: np.ndarray) -> np.ndarray:
+        """See: `log_jacobian` below."""
+        return log_jacobian(np.asarray(eta.log_x) + 1, u)
+
     def at_scores(
         self,
         eta: DirichletStats,
@@ -154,9 +157,25 @@ def log_gammas(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     u = log π + log Σg, and Σg ~ Gamma(α₀) is independent of π: W = I and R = ψ′(α₀) 11ᵀ.
     """
     K = len(alpha)
-    with double():
-        center, rest = np.asarray(digamma(alpha)), float(trigamma(alpha.sum()))
-    return center, np.eye(K), np.full((K, K), rest)
+    from scipy.special import psi  # slow to import, and needed for draws only
+
+    rest = float(trigamma(np.asarray(alpha.sum())))
+    return psi(alpha), np.eye(K), np.full((K, K), rest)
+
+
+def log_jacobian(alpha: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Σ_k log π_k + log N(s; ψ(α₀), ψ′(α₀)), s = log Σ_k exp u_k: dπ ds = Π_k π_k du.
+
+    π has K − 1 coordinates of its own; s, which it does not know, is normal with the mean and variance
+    of a log gamma.
+    """
+    top = u.max(axis=1)
+    s = top + np.log(np.exp(u - top[:, None]).sum(axis=1))
+    from scipy.special import psi
+
+    center, variance = float(psi(alpha.sum())), float(trigamma(np.asarray(alpha.sum())))
+    rest = -0.5 * ((s - center) ** 2 / variance + np.log(2 * np.pi * variance))
+    return (u - s[:, None]).sum(axis=1) + rest
 
 
 def _with_total(alpha: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics.double import double
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
@@ -80,13 +79,18 @@ class Gamma(Family):
 
     def unconstrained(self, eta: GammaStats) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """log τ."""
-        with double():
-            center = np.asarray(self.mean(eta).log_x)
-        return np.array([center]), np.array([[0.0, 1.0]]), np.zeros((1, 1))
+        from scipy.special import psi  # slow to import, and needed for draws only
+
+        shape, rate = _shape_rate(eta)
+        return np.array([psi(shape) - np.log(rate)]), np.array([[0.0, 1.0]]), np.zeros((1, 1))
 
     def constrain(self, eta: GammaStats, u: np.ndarray) -> np.ndarray:
         """τ = exp u."""
         return np.exp(u[:, 0])
+
+    def log_jacobian(self, eta: GammaStats, u: np.ndarray) -> np.ndarray:
+        """dτ = τ du."""
+        return u[:, 0]
 
     def at_scores(
         self,

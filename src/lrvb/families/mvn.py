@@ -107,6 +107,10 @@ class MultivariateNormal(Family):
         """x = u."""
         return u
 
+    def log_jacobian(self, eta: MultivariateNormalStats, u: np.ndarray) -> np.ndarray:
+        """Zero."""
+        return np.zeros(len(u))
+
     def describe(self) -> Mapping[str, Any]:
         """Constructor arguments."""
         return {"dim": self.dim, "batch": list(self.batch)}

@@ -86,6 +86,10 @@ class Normal(Family):
         """x = u."""
         return u[:, 0]
 
+    def log_jacobian(self, eta: NormalStats, u: np.ndarray) -> np.ndarray:
+        """Zero."""
+        return np.zeros(len(u))
+
 
 def _moments(eta: NormalStats) -> tuple[Any, Any]:
     """Mean and variance."""

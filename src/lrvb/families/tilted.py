@@ -157,6 +157,15 @@ class Tilted(Family):
         """z = u."""
         return u[:, 0]
 
+    def log_jacobian(self, eta: NormalStats, u: np.ndarray) -> np.ndarray:
+        """Zero."""
+        return np.zeros(len(u))
+
+    def log_base_measure(self, x: np.ndarray) -> np.ndarray:
+        """ℓ(x)."""
+        with double():
+            return np.asarray(jax.vmap(self._bound())(jnp.asarray(x)))
+
     def describe(self) -> Mapping[str, Any]:
         """Not available: a function cannot be written to a file."""
         raise InvalidModel(

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from ..numerics.double import double
 from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
@@ -119,12 +118,11 @@ class Wishart(Family):
         """
         P, nu = self.dim, self._dof(eta)
         L = np.linalg.cholesky(self.params(eta)["scale"])
-        with double():
-            half = (nu - np.arange(P)) / 2
-            center = 0.5 * (np.asarray(digamma(half)) + np.log(2.0))
-            excess = np.asarray(_excess(half))
-        from scipy.special import poch  # slow to import, and needed for draws only
+        from scipy.special import poch, psi  # slow to import, and needed for draws only
 
+        half = np.asarray((nu - np.arange(P)) / 2)
+        center = 0.5 * (psi(half) + np.log(2.0))
+        excess = _excess(half)
         share = excess / (2 * excess.sum())  # of log|Λ|, beyond the entries of S
         row, column = np.tril_indices(P, -1)
         explained = np.sqrt(2.0) * poch(half, 0.5)[column]  # E A_jj = Cov(A_ij, S_ij)
@@ -147,6 +145,12 @@ class Wishart(Family):
         A[(slice(None), *np.tril_indices(P, -1))] = u[:, P:]
         root = np.linalg.cholesky(self.params(eta)["scale"]) @ A
         return root @ np.swapaxes(root, 1, 2)
+
+    def log_jacobian(self, eta: WishartStats, u: np.ndarray) -> np.ndarray:
+        """P log 2 + Σ_j (P + 1 − j) log A_jj + (P + 1) log|L|, j = 0, …, P − 1."""
+        P = self.dim
+        logdet = np.linalg.slogdet(self.params(eta)["scale"])[1] / 2
+        return P * np.log(2.0) + u[:, :P] @ (P + 1.0 - np.arange(P)) + (P + 1) * logdet
 
     def at_scores(
         self,

@@ -26,6 +26,7 @@ _ENOUGH = 0.5  # effective share of a round's draws from which no further round 
 class Budget:
     """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
 
+    Without rounds all draws come from the start.
     `limit` is what `final` may grow to, by doubling, where it is not enough.
     """
 
@@ -106,7 +107,7 @@ def integrate(
     counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    last, drawn = False, 0
+    last, drawn = budget.rounds == 0, 0
     while True:
         n = max(budget.final, drawn) if last else budget.explore
         x = proposals[-1].draw(n, seed + len(counts))

@@ -112,7 +112,8 @@ class Term:
         q = self.q
         log_sd, fisher = theta[:, :q], theta[:, q:]
         if self.centred and q > 1:
-            assert isinstance(self.sds, tuple) and self.correlations is not None
+            assert isinstance(self.sds, tuple)
+            assert self.correlations is not None
             root, _ = partial_root(fisher, q)
             columns = np.tril_indices(q, -1)[1]
             value = self.correlations.log_density(root @ root.swapaxes(1, 2)) + log_sd.sum(-1)

@@ -25,7 +25,7 @@ _SHIFT = 10  # asymptotic series are used from a + 10 on: their first omitted te
 
 def _series(x: Any, coefficients: list[float]) -> Any:
     """Σ_j c_j x^j by Horner's rule."""
-    total = jnp.zeros_like(x)
+    total = 0.0 * x
     for c in reversed(coefficients):
         total = total * x + c
     return total
@@ -34,9 +34,9 @@ def _series(x: Any, coefficients: list[float]) -> Any:
 def trigamma_excess(a: Any) -> Any:
     """ψ′(a) − 1/a for a > 0, to full relative precision.
 
-    Recurrence up to a + 10, then the Bernoulli series without its leading 1/a.
+    Recurrence up to a + 10, then the Bernoulli series without its leading 1/a. NumPy arrays stay so.
     """
-    a = jnp.asarray(a)
+    a = a if isinstance(a, np.ndarray) else jnp.asarray(a)
     b = a + _SHIFT
     x = 1 / b
     x2 = x * x
@@ -45,12 +45,13 @@ def trigamma_excess(a: Any) -> Any:
     tail = x2 / 2 + x2 * x * _series(x2, bernoulli)
     # 1/(a+j)² − [1/(a+j) − 1/(a+j+1)] = 1/((a+j)²(a+j+1)): every term positive, nothing cancels
     c = a[..., None] + np.arange(float(_SHIFT))
-    return tail + jnp.sum(1 / (c * c * (c + 1)), axis=-1)
+    return tail + (1 / (c * c * (c + 1))).sum(axis=-1)
 
 
 def trigamma(a: Any) -> Any:
     """ψ′(a) for a > 0."""
-    return 1 / jnp.asarray(a) + trigamma_excess(a)
+    a = a if isinstance(a, np.ndarray) else jnp.asarray(a)
+    return 1 / a + trigamma_excess(a)
 
 
 def gamma_entropy(a: Any) -> Any:

@@ -187,6 +187,33 @@ class FamilyBlock:
         one = partial(self.family.at_scores, own_mean=own_mean)
         return self._stacked(map(one, self._copies(), *copies))
 
+    def statistics(self, u: np.ndarray) -> np.ndarray:
+        """T (n, size) of the values at coordinates u (n, k), copy by copy."""
+        require_methods(self.family, ("unconstrained", "constrain", "statistics"), "certificates")
+        parts = []
+        for eta, own in zip(self._copies(), self._split(u), strict=True):
+            x = np.asarray(self.family.constrain(eta, own))
+            parts.append(np.asarray(self.family.flatten(self.family.statistics(x))))
+        return np.concatenate(parts, axis=1)
+
+    def log_measure(self, u: np.ndarray) -> np.ndarray:
+        """log h(θ) + log |∂θ/∂u| at coordinates u (n, k), (n,), summed over the copies."""
+        total = np.zeros(len(u))
+        for eta, own in zip(self._copies(), self._split(u), strict=True):
+            x = np.asarray(self.family.constrain(eta, own))
+            total += self.family.log_jacobian(eta, own) + self.family.log_base_measure(x)
+        return total
+
+    def values(self, flat: np.ndarray) -> np.ndarray:
+        """The variable (n, *batch, *shape) from its statistics (n, size)."""
+        copies = np.split(flat, self.family.copies, axis=1)
+        return self._stacked(
+            self.family.from_statistics(self.family.unflatten(copy)) for copy in copies
+        )
+
+    def _split(self, u: np.ndarray) -> list[np.ndarray]:
+        return np.split(u, self.family.copies, axis=1)
+
     def _stacked(self, copies: Iterable[Any]) -> np.ndarray:
         """Values (n, *shape) of every copy as one array (n, *batch, *shape)."""
         values = np.stack([np.asarray(copy) for copy in copies], axis=1)

@@ -49,6 +49,19 @@ def _intervals(estimate: Estimate, prob: float) -> tuple[np.ndarray, np.ndarray]
     return lower, upper
 
 
+def support_ends(
+    estimate: Estimate, at: np.ndarray, mean: np.ndarray, sd: np.ndarray, prob: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the intervals of some coordinates with other means and sds: normal, or log-normal."""
+    lower, upper = normal_ends(mean, sd, prob)
+    for k, i in enumerate(at):
+        kind = estimate.supports[i].kind
+        sign = -1.0 if kind == "negative" else 1.0
+        if kind != "real" and sign * mean[k] > 0:
+            lower[k], upper[k] = sorted(sign * _lognormal(abs(mean[k]), sd[k], prob))
+    return lower, upper
+
+
 def _lognormal(mean: float, sd: float, prob: float) -> np.ndarray:
     """Ends of the central interval of the log-normal with this mean and sd."""
     if sd == 0:  # known exactly, such as the log weight of a single component

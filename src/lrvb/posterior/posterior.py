@@ -19,12 +19,15 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .certificate import Certificate
+from .certification import Certifier, check_certify
 from .correction import warn_large_correction
 from .draws import draw
 from .estimate import Estimate, estimate_of
-from .intervals import check_probability, intervals
+from .intervals import check_probability, intervals, support_ends
 from .locals import LocalVariables, NoLocals, rows_of
 from .table import require_finite, table
+from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
@@ -51,12 +54,15 @@ class Posterior:
         second_order: Callable[[np.ndarray], Refined] | None = None,
         weighted: WeightedDraws | None = None,
         absent: Mapping[str, str] | None = None,
+        certifier: Certifier | None = None,
+        certificate: Certificate | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
         `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
-        and variances of linear functions of the estimate's statistics, where that can be done.
+        and variances of linear functions of the estimate's statistics, where that can be done;
+        `certifier` checks the answer against the exact density, and `certificate` is what it found.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
         `absent` has a sentence for each name that one may ask for and that has no answer.
         """
@@ -65,6 +71,7 @@ class Posterior:
         self.observed = observed
         self._response, self._origin, self._second_order = response, origin, second_order
         self.weighted, self.absent = weighted, dict(absent or {})
+        self._certifier, self.certificate = certifier, certificate
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
@@ -74,21 +81,25 @@ class Posterior:
         """Every named scalar quantity."""
         return list(self.estimate.index)
 
-    def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
-        """Posterior means."""
+    def mean(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
+        """Posterior means; `method="certified"` for those of the certificate."""
         import pandas as pd
 
         chosen = self._choose(names)
-        values = self.estimate.m[self._at(chosen)]
+        known = isinstance(method, str) and method in ("lrvb", "mfvb", "certified")
+        if not known:
+            raise InvalidModel(f"method={method!r} must be 'lrvb', 'mfvb' or 'certified'.")
+        m = self._certified().mean if method == "certified" else self.estimate.m
+        values = m[self._at(chosen)]
         require_finite("mean", values, chosen)
         return pd.Series(values, index=chosen, name="mean")
 
     def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
-        """Posterior standard deviations; `method="mfvb"` for the uncorrected."""
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact."""
         import pandas as pd
 
         chosen = self._choose(names)
-        values = np.sqrt(np.diag(self.estimate.covariance(method))[self._at(chosen)])
+        values = np.sqrt(np.diag(self._covariance(method))[self._at(chosen)])
         require_finite("sd", values, chosen)
         return pd.Series(values, index=chosen, name="sd")
 
@@ -98,7 +109,7 @@ class Posterior:
 
         chosen = self._choose(names)
         at = self._at(chosen)
-        values = self.estimate.covariance(method)[np.ix_(at, at)]
+        values = self._covariance(method)[np.ix_(at, at)]
         require_finite("covariance", np.abs(values).max(axis=1, initial=0.0), chosen)
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
@@ -114,20 +125,80 @@ class Posterior:
         return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
 
     def summary(self, prob: float = 0.94) -> pd.DataFrame:
-        """Mean, sd, mean-field sd and central interval of every named quantity.
+        """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
-        Intervals respect the support: those of positive quantities are made on the log scale.
+        Intervals respect the support: those of positive quantities are made on the log scale. Numbers
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
         lower, upper = self._intervals(prob)
-        return table(
+        verdicts = [NOT_CHECKED] * len(at)
+        if self.weighted is not None and self.weighted.verdicts:
+            verdicts = list(self.weighted.verdicts)
+        if self.certificate is not None:
+            verdicts = [verdict for verdict, _ in self.certificate.verdicts]
+        result = table(
             self.names,
             mean=self.mean(),
             sd=self.sd(),
             mfvb_sd=self.sd(method="mfvb"),
             ends=(lower[at], upper[at]),
+            verdict=verdicts,
         )
+        if self.certificate is None or REPAIRED not in verdicts:
+            return result
+        from .noted import noted
+
+        columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+        result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
+        return noted(result, 'Rows marked "repaired" show the certified numbers.')
+
+    def _covariance(self, method: str) -> np.ndarray:
+        if isinstance(method, str) and method == "certified":
+            return self._certified().cov
+        return self.estimate.covariance(method)
+
+    def _certified(self) -> Certificate:
+        if self.certificate is None:
+            raise InvalidModel(
+                'This posterior has no certificate, which method="certified" needs; call '
+                "posterior.certify() first."
+            )
+        return self.certificate
+
+    # ---- trust ----------------------------------------------------------------------------
+
+    def certify(
+        self,
+        draws: int = 1024,
+        seed: int = 0,
+        *,
+        budget: float | None = None,
+        progress: bool = False,
+    ) -> Certificate:
+        """Check every named quantity against draws of the exact posterior, and keep the result.
+
+        Importance sampling of the density with all rows' variables integrated out, from linear
+        response's normal; where its weights are poor, HMC. Fits from other starts look for other
+        modes. `budget` is the most seconds in which another round is begun. Afterwards `certificate`
+        is set and `summary` has its verdicts.
+        """
+        if self._certifier is None:
+            self._require_engine("density to check it against")
+            raise InvalidModel(
+                "This posterior's density with all local variables integrated out is not known here, "
+                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
+            )
+        self.certificate = self._certifier.certify(draws, seed, budget=budget, progress=progress)
+        return self.certificate
+
+    def settle(self, certify: str | bool, *, progress: bool = False) -> None:
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second."""
+        if certify is True:
+            self.certify(progress=progress)
+        elif certify == "auto" and self._certifier is not None:
+            self.certificate = self._certifier.automatic(progress=progress)
 
     def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central intervals of every flat coordinate."""
@@ -178,15 +249,19 @@ class Posterior:
             return self.weighted.draw(self.estimate, int(n), rng)
         return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
-    def refined(self, names: str | Iterable[str] | None = None) -> pd.DataFrame:
-        """`mean` and `sd` one order beyond linear response, by a few short refits a quantity.
+    def refined(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
+        """`mean, sd, lower, upper` one order beyond linear response.
 
         They correct the bias that the factorisation leaves in means, which is largest where a
-        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order.
+        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. Two short refits
+        a quantity. A mean that moves by more than half an sd is a warning rather than an answer.
         """
+        check_probability("prob", prob)
         second_order, chosen = self._corrected(), self._choose(names)
         second = second_order(np.eye(len(self.estimate.m))[self._at(chosen)])
-        result = table(chosen, mean=self.mean(chosen) + second.shift, sd=np.sqrt(second.variance))
+        mean, sd = self.mean(chosen) + second.shift, np.sqrt(second.variance)
+        ends = support_ends(self.estimate, self._at(chosen), mean.to_numpy(), sd, prob)
+        result = table(chosen, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
         return result
 
@@ -300,6 +375,7 @@ def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
     warn_large_correction(response)
     estimate = estimate_of(response)
+    certifier = Certifier(response, estimate)
     return Posterior(
         estimate,
         response.fit.convergence,
@@ -307,6 +383,7 @@ def summarize(response: Response) -> Posterior:
         observed=response.fit.problem.data,
         response=response,
         second_order=partial(refine, response),
+        certifier=certifier,
     )
 
 
@@ -319,12 +396,16 @@ def infer(
     max_iter: int = 200,
     progress: bool = False,
     chunk_size: int | None = None,
+    certify: str | bool = "auto",
 ) -> Posterior:
     """Fit a model and correct its covariances: fit → linearize → respond → summarize.
 
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
-    `tol` is in linear-response standard deviations; see `fit` for the other arguments.
+    `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
+    True, False, or "auto": check the answer against the exact posterior where the rows are few enough
+    for that to take about a second.
     """
+    check_certify(certify)
     optimum = fit(
         model,
         data,
@@ -334,4 +415,6 @@ def infer(
         progress=progress,
         chunk_size=chunk_size,
     )
-    return summarize(respond(linearize(optimum)))
+    posterior = summarize(respond(linearize(optimum)))
+    posterior.settle(certify, progress=progress)
+    return posterior

@@ -20,6 +20,7 @@ from ..numerics.fingerprint import fingerprint
 from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
+from .certificate import Certificate
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
+CERTIFICATE = (
+    *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
+    *("chains", "others", "relabelled"),
+)
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -57,6 +62,7 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "absent": posterior.absent,
     }
     if posterior.weighted is not None:
+        header["verdicts"] = list(posterior.weighted.verdicts)
         arrays["weighted/values"] = posterior.weighted.values
         arrays["weighted/weights"] = posterior.weighted.weights
         arrays["weighted/root"] = posterior.weighted.root
@@ -75,6 +81,10 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
+    if posterior.certificate is not None:
+        found = posterior.certificate
+        arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
+        header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -164,6 +174,12 @@ def _posterior(
     outside = invalid_parts(estimate.alpha, estimate.eta)
     if outside:
         raise ValueError(f"the natural parameters of '{outside[0][1]}' lie outside their domain")
+    certificate = None
+    if "certificate" in header:
+        weights = archive.array("certificate/weights")
+        T = archive.array("certificate/T", (len(weights), a))
+        require_finite("certificate/T", T)
+        certificate = Certificate(estimate, T, weights, **header["certificate"])
     return Posterior(
         estimate,
         Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
@@ -171,12 +187,13 @@ def _posterior(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
-        weighted=_weighted(archive, a),
+        certificate=certificate,
+        weighted=_weighted(archive, a, header),
         absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
     )
 
 
-def _weighted(archive: Archive, a: int) -> WeightedDraws | None:
+def _weighted(archive: Archive, a: int, header: Mapping[str, Any]) -> WeightedDraws | None:
     """The weighted draws that a file holds, if any."""
     if "weighted/weights" not in archive.names:
         return None
@@ -186,6 +203,7 @@ def _weighted(archive: Archive, a: int) -> WeightedDraws | None:
         archive.array("weighted/values", (n, a)),
         archive.array("weighted/weights", (n,)),
         archive.array("weighted/root", (n, p, p)),
+        tuple(str(verdict) for verdict in header["verdicts"]),
     )
     for name in ("values", "weights", "root"):
         require_finite(f"weighted/{name}", getattr(found, name))

@@ -1,4 +1,4 @@
-"""The one builder of tables of estimates: `mean, sd, mfvb_sd, lower, upper`."""
+"""The one builder of tables of estimates: `mean, sd, mfvb_sd, lower, upper, verdict`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def table(
     mfvb_sd: Any = None,
     z: Any = None,
     ends: tuple[Any, Any] | None = None,
+    verdict: Any = None,
     why: str = BEYOND,
 ) -> pd.DataFrame:
     """One row for each entry of `index`; columns that are not given are left out.
@@ -61,4 +62,8 @@ def table(
     given = {name: np.asarray(c, dtype=float) for name, c in columns.items() if c is not None}
     for name, values in given.items():
         require_finite(name, values, index, why)
-    return pd.DataFrame(given, index=index if isinstance(index, pd.Index) else pd.Index(index))
+    rows = index if isinstance(index, pd.Index) else pd.Index(index)
+    result = pd.DataFrame(given, index=rows)
+    if verdict is not None:
+        result["verdict"] = pd.Series(list(verdict), index=rows, dtype=object)
+    return result

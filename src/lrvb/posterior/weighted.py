@@ -17,12 +17,13 @@ class WeightedDraws:
     """Values (n, a) of an estimate's coordinates with normalised weights (n,).
 
     root (n, p, p) is a Cholesky factor of the covariance that the first p coordinates, normal given
-    the draw, still have; p may be 0.
+    the draw, still have; p may be 0. verdicts are those of the named coordinates, where there are any.
     """
 
     values: np.ndarray
     weights: np.ndarray
     root: np.ndarray
+    verdicts: tuple[str, ...] = ()
 
     @property
     def p(self) -> int:

@@ -131,6 +131,19 @@ class MeanField:
             S, valid = S + s.sum(), valid & ok.all()
         return Evaluated(jnp.concatenate(means) if means else jnp.zeros(0), factors, S, valid)
 
+    def log_partition(self, eta: Any) -> tuple[Any, Any]:
+        """A(η) of all blocks together, and whether η lies in their domains."""
+        A, valid = jnp.zeros(()), jnp.asarray(True)
+        for name, family in self.blocks.items():
+
+            def one(flat: Any, family: Family = family) -> Any:
+                eta = family.unflatten(flat, natural=True)
+                return family.log_partition(eta), family.valid(eta)
+
+            a, ok = jax.vmap(one)(eta[self.slices[name]].reshape(family.copies, family.size))
+            A, valid = A + a.sum(), valid & ok.all()
+        return A, valid
+
     def dense(self, C: Mapping[str, Any]) -> Any:
         """The factor C of all blocks as one block-diagonal matrix."""
         numpy_like = np if all(isinstance(c, np.ndarray) for c in C.values()) else jnp

@@ -61,3 +61,26 @@ def global_program(structure: Structure, order: int) -> Callable[..., Any]:
         return q, value, gradient, H
 
     return at
+
+
+@shared
+def global_density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
+    """(numbers, points) → the global term at each m (S, a), and its gradient where asked for."""
+
+    def at(numbers: Any, points: Any) -> Any:
+        term = functools.partial(structure.global_term, numbers)
+        if gradient:
+            return jax.vmap(jax.value_and_grad(term))(points)
+        return jax.vmap(term)(points), jnp.zeros(0)
+
+    return at
+
+
+@shared
+def means_program(structure: Structure) -> Callable[..., Any]:
+    """Many η (S, a) → the means of q(α) at each, (S, a)."""
+
+    def at(etas: Any) -> Any:
+        return jax.vmap(lambda eta: structure.alpha.evaluate(eta).m)(etas)
+
+    return at

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...statement.problem import Problem
-from ..seam import CollapsedSums, LocalResponse
+from ..seam import CollapsedSums, Densities, LocalResponse
 from .arrow import Blocks
 from .best_gaussian import BestGaussian, NoOptimum, NoResponse, RowsGiven, Tangent
 from .functionals import CoefficientResponse, Functionals
@@ -96,6 +96,12 @@ class BlockSum:
         """The functionals asked for and their response; those of the fitted rows by default."""
         asked = Functionals(self.layout.incidence) if asked is None else asked
         yield self.coefficients(m, state).of(asked)
+
+    def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
+        """Values, and gradients where asked for, at many m (S, a): one optimum after another."""
+        sums = [self.evaluate(m, 1) for m in points]
+        slope = np.stack([s.gradient for s in sums]) if gradient else None
+        return Densities(np.array([s.value for s in sums]), slope)
 
     def coefficients(self, m: np.ndarray, state: BlockState | None = None) -> CoefficientResponse:
         """The response of w itself, from which every functional's follows."""

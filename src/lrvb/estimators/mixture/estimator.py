@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import warnings
 from collections.abc import Iterator
@@ -19,8 +20,10 @@ from ...data.tables import Rows, refuse_lazy, refuse_masked
 from ...engine.curvature import linearize
 from ...engine.fitting import Fit, fit
 from ...engine.response import respond
+from ...engine.second_order import refine
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture, log_densities
+from ...posterior.certification import Certifier, check_certify
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
@@ -86,6 +89,9 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Start from the last fit, when it had as many components and columns.
     chunk_size : int or None
         Rows held at a time.
+    certify : bool or "auto"
+        Check `posterior_` against draws of the exact posterior; "auto" where the rows are few enough
+        for that to take about a second. It is local to one labelling of the components.
 
     Attributes
     ----------
@@ -123,6 +129,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         verbose: int = 0,
         warm_start: bool = False,
         chunk_size: int | None = None,
+        certify: Any = "auto",
     ):
         self.n_components = n_components
         self.mean_precision_prior = mean_precision_prior
@@ -137,6 +144,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         self.verbose = verbose
         self.warm_start = warm_start
         self.chunk_size = chunk_size
+        self.certify = certify
 
     # ---- fitting --------------------------------------------------------------------------
 
@@ -144,12 +152,15 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Fit the mixture; `sample_weight` counts each row so many times."""
         K = _whole("n_components", self.n_components)
         _whole("n_init", self.n_init)
+        check_certify(self.certify)
         refuse_lazy(X)
         refuse_masked("X", X)
         refuse_masked("sample_weight", sample_weight)
         parts = in_parts(X, sample_weight)
         if parts is not None:
-            return self._fit_parts(parts, K, sample_weight is not None)
+            self._fit_parts(parts, K, sample_weight is not None)
+            self.posterior_.settle(self.certify)
+            return self
         labels = getattr(X, "index", None) if hasattr(X, "iloc") else None
         _require_distinct(getattr(X, "columns", ()))
         X = checked_matrix(self, X, ensure_min_samples=2, order="C")
@@ -179,6 +190,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             warnings.warn(coincidence(pairs), stacklevel=2)
         total = float(len(Z) if weights is None else weights.sum())
         self._finish(best, scaling, total, observed={"x": X})
+        self.posterior_.settle(self.certify, progress=bool(self.verbose))
         return self
 
     def _priors(self, scaling: Scaling) -> MixturePriors:
@@ -191,7 +203,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             self.weight_concentration_prior,
         )
 
-    def _fit_parts(self, parts: Partitions, K: int, weighted: bool) -> GaussianMixture:
+    def _fit_parts(self, parts: Partitions, K: int, weighted: bool) -> None:
         """The same for rows in parts."""
         self.__dict__.pop("feature_names_in_", None)
         best, priors, scaling, total = fit_parts(self, parts, K, weighted)
@@ -199,7 +211,6 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         if pairs:
             warnings.warn(coincidence(pairs), stacklevel=3)
         self._finish(best, scaling, total)
-        return self
 
     def _best_fit(
         self, model: NormalMixture, rows: Rows, scaling: Scaling, priors: MixturePriors
@@ -282,6 +293,8 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             local_variables=rows_of(response, estimate.index, units.M),
             observed=observed,
             response=response,
+            second_order=functools.partial(refine, response, units=units.M, shift=-shift),
+            certifier=Certifier(response, estimate, units, -shift),
         )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]

@@ -110,7 +110,7 @@ def _normal(dimension: int, settings: Settings, rng: np.random.Generator) -> Tab
         Sigma, mu = random_covariance(rng, dimension), 3 * rng.normal(size=dimension)
         sd = np.sqrt(np.diag(Sigma))
         for factorisation, sizes in splits.items():
-            posterior = infer(GaussianPosterior(np.linalg.inv(Sigma), mu, sizes))
+            posterior = infer(GaussianPosterior(np.linalg.inv(Sigma), mu, sizes), certify=False)
             where = {"dimension": dimension, "factorisation": factorisation, "covariance": number}
             gap = np.abs(posterior.cov().to_numpy() - Sigma) / np.outer(sd, sd)
             bias = np.abs(posterior.mean().to_numpy() - mu) / sd

@@ -29,7 +29,8 @@ def fit(X: np.ndarray, labels: np.ndarray, **options: Any) -> GaussianMixture:
         "wishart_scale_prior": np.inf,
         "weight_concentration_prior": 0.0,
     }
-    return GaussianMixture(K, init=np.eye(K)[labels], **{**flat, **options}).fit(X)
+    start = np.eye(K)[labels]
+    return GaussianMixture(K, init=start, certify=False, **{**flat, **options}).fit(X)
 
 
 def linear_response(mixture: GaussianMixture) -> Response:

@@ -273,7 +273,8 @@ def test_sds_have_half_t_priors_by_default() -> None:
     assert widths == pytest.approx([2.5 * s, 2.5 * s / x.std(ddof=0)])
     assert both.centred
     stated = spreads({"x|g": prior.HalfNormal(1)}).terms[0]
-    assert stated.sds[0].scale == pytest.approx(2.5 * s * far) and not stated.centred
+    assert stated.sds[0].scale == pytest.approx(2.5 * s * far)
+    assert not stated.centred
     assert both.correlations == prior.LKJ(1)
     assert one.sds[0].scale == pytest.approx(2.5 * s)
     assert slope.sds[0].scale == pytest.approx(2.5 * s / x.std(ddof=0))
@@ -293,9 +294,10 @@ def test_priors_of_sds_have_two_names(key: str) -> None:
 def test_parts_of_a_correlated_term_are_stated_apart_or_together() -> None:
     stated = {"x|g": prior.HalfNormal(1), "corr[g]": prior.LKJ(2)}
     both = spreads(stated).terms[0]
-    assert both.sds[1] == prior.HalfNormal(1) and both.correlations == prior.LKJ(2)
+    assert both.sds[1] == prior.HalfNormal(1)
+    assert both.correlations == prior.LKJ(2)
     assert spreads({"g": prior.Wishart(3, 1.0)}).terms[0] == prior.Wishart(3, np.eye(2))
-    with pytest.raises(InvalidModel, match="Wishart of the whole term, and 'x|g' has one too"):
+    with pytest.raises(InvalidModel, match=r"Wishart of the whole term, and 'x\|g' has one too"):
         spreads({"g": prior.Wishart(3, 1.0), "x|g": prior.HalfNormal(1)})
     with pytest.raises(InvalidModel, match=r"given twice, as '1\|h' and as 'sd\[1\|h\]'"):
         spreads({"1|h": prior.HalfNormal(1), "sd[1|h]": prior.HalfNormal(1)})

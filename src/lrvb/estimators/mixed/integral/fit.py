@@ -86,6 +86,9 @@ def integrate_model(
     )
     root = np.linalg.cholesky(within) if isinstance(inside, Gaussian) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
+    within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
+    certificate = certify(integral, at, T, within_sds, found.labels)
+    verdicts = tuple(certificate.verdict(label) for label in found.labels)
     return IntegratedFit(
         design,
         standard,
@@ -94,14 +97,12 @@ def integrate_model(
         theta,
         weights,
         Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
-        WeightedDraws(T, weights, root),
+        WeightedDraws(T, weights, root, verdicts),
         effects,
         _in_design(statement, mfvb_sds),
         cross,
         found.absent,
-        certify(
-            integral, at, T, np.hstack([spread, np.zeros((len(T), T.shape[1] - p))]), found.labels
-        ),
+        certificate,
     )
 
 

@@ -1,0 +1,127 @@
+"""Other optima: fits from far starts, and whether they are copies of the first by a relabelling."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..collapsed.autodiff import AutodiffSum
+from ..collapsed.chunks import point_chunks
+from ..errors import LrvbError
+from ..families import Dirichlet
+from ..numerics.double import in_double
+from ..statement.meanfield import MeanField
+from ..statement.programs import global_density_program
+from .ascent import Search
+from .newton import Curved
+from .objective import Objective
+from .response import Response
+
+FAR = 3.0  # sds of some quantity between two optima that are not one
+_MOST_COPIES = 6  # whose 720 orders are tried
+
+
+class Mode(NamedTuple):
+    """Another optimum: log evidence to one loop less that of the first, and its means."""
+
+    gain: float
+    m: np.ndarray
+
+
+class Modes(NamedTuple):
+    """Optima that are not the first, and whether some were copies of it under other labels."""
+
+    others: tuple[Mode, ...]
+    relabelled: bool
+    starts: int
+
+    @property
+    def share(self) -> float:
+        """Share of the evidence of all optima that the others hold."""
+        odds = float(np.exp(np.clip([mode.gain for mode in self.others], -700, 700)).sum())
+        return odds / (1 + odds)
+
+
+@in_double
+def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf) -> Modes:
+    """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long."""
+    fit, alpha = response.fit, response.alpha
+    problem = fit.problem
+    strategy = fit.local_sum or AutodiffSum()
+    rows = strategy.bind(problem, fit.chunk_size) if problem.rows is not None else None
+    objective = Objective(problem, rows)
+    ((_, padded),) = point_chunks(points[:64], 0)
+    _, slopes = global_density_program(problem.structure, True)(problem.traced, padded)
+    sd = np.sqrt(np.diag(response.Sigma))
+    orders = [np.arange(alpha.size), *relabellings(alpha)]
+    base = _evidence(fit.elbo, fit.curved)
+    found: list[Mode] = []
+    relabelled, begun, tried = False, time.monotonic(), 0
+    for m, slope in zip(points, np.asarray(slopes), strict=False):
+        if time.monotonic() - begun > seconds:
+            break
+        eta = (
+            slope
+            if rows is None
+            else slope + rows.evaluate(m, 2 if objective.small else 1).gradient
+        )
+        if not np.isfinite(eta).all():
+            continue
+        tried += 1
+        search = Search(objective, 100, progress=False)
+        try:
+            search.begin(eta, explicit=False)
+            search.ascend()
+            converged, _, _ = search.newton(1e-6)
+        except LrvbError:  # a start from which there is no way up says nothing of the optimum
+            continue
+        finally:
+            search.close()
+        if not converged or search.curved is None or not search.curved.is_concave:
+            continue
+        away = [_distance(search.point.m[order], response.m, sd) for order in orders]
+        if away[0] <= FAR:
+            continue
+        if min(away) <= FAR:
+            relabelled = True
+            continue
+        gain = _evidence(search.point.elbo, search.curved) - base
+        if all(_distance(search.point.m, mode.m, sd) > FAR for mode in found):
+            found.append(Mode(gain, search.point.m))
+    return Modes(tuple(found), relabelled, tried)
+
+
+def relabellings(alpha: MeanField) -> Iterator[np.ndarray]:
+    """Orders of the flat coordinates that permute the copies of all batched blocks of one length.
+
+    A simplex of that many entries goes with them.
+    """
+    lengths = {
+        f.batch[0] for f in alpha.blocks.values() if f.batch and 1 < f.batch[0] <= _MOST_COPIES
+    }
+    for K in sorted(lengths):
+        for permutation in itertools.permutations(range(K)):
+            if permutation == tuple(range(K)):
+                continue
+            order = np.arange(alpha.size)
+            for name, family in alpha.blocks.items():
+                here = alpha.slices[name]
+                simplex = isinstance(family, Dirichlet) and not family.batch and family.dim == K
+                if simplex or (family.batch and family.batch[0] == K):
+                    order[here] = order[here].reshape(K, -1)[list(permutation)].ravel()
+            yield order
+
+
+def _evidence(elbo: float, curved: Curved | None) -> float:
+    """E − ½ log det(I − VH)."""
+    assert curved is not None
+    return elbo - float(np.log(np.diag(curved.K)).sum())
+
+
+def _distance(a: np.ndarray, b: np.ndarray, sd: np.ndarray | float) -> float:
+    scale = np.where(np.asarray(sd) > 0, sd, 1.0)
+    return float(np.max(np.abs(a - b) / scale))

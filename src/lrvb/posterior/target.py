@@ -1,0 +1,113 @@
+"""The log density of unconstrained coordinates u of the global variables, data included."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..engine.density import CollapsedDensity
+from ..engine.response import Response
+from ..errors import InvalidModel
+from .blocks import FamilyBlock
+from .draws import unconstrained
+from .estimate import estimate_of
+
+_STEP = 1e-5  # of a difference in u, whose scale is one by construction
+
+
+class _Copy(NamedTuple):
+    """One copy of a block: its coordinates u, its statistics T, and the copy as a block."""
+
+    free: slice
+    flat: slice
+    block: FamilyBlock
+
+
+class Target:
+    """log p(x, α(u)) + log |∂α/∂u|: a function of u (n, k) that importance sampling and HMC take.
+
+    `center` (k,) and `root` (k, k) are linear response's mean of u and a root of its covariance.
+    """
+
+    def __init__(self, response: Response):
+        estimate = estimate_of(response)
+        self.density = CollapsedDensity(response.fit)
+        free = unconstrained(estimate)
+        self.center, self.root = free.mean, free.root(estimate.Sigma)
+        self._fallback = estimate.m
+        self._copies: list[_Copy] = []
+        start = 0
+        for name, block in estimate.blocks.items():
+            assert isinstance(block, FamilyBlock)
+            family, flat = block.family, estimate.slices[name]
+            width = free.widths[name] // family.copies
+            for k in range(family.copies):
+                at = slice(flat.start + k * family.size, flat.start + (k + 1) * family.size)
+                one = FamilyBlock(family.single(), response.eta[at])
+                self._copies.append(_Copy(slice(start, start + width), at, one))
+                start += width
+
+    @property
+    def size(self) -> int:
+        """Coordinates k."""
+        return len(self.center)
+
+    def statistics(self, u: np.ndarray) -> np.ndarray:
+        """T(α(u)), (n, a)."""
+        T = np.empty((len(u), len(self._fallback)))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for copy in self._copies:
+                T[:, copy.flat] = copy.block.statistics(u[:, copy.free])
+        return T
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """Values (n,); −∞ where a statistic leaves the range of doubles."""
+        T, inside = self._inside(u)
+        value = self.density.at(T).value + self._log_measure(u)
+        self._require_numbers(value, inside, u)
+        return np.where(inside, value, -np.inf)
+
+    def with_gradient(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values (n,) and gradients (n, k): ∂/∂m by differentiation, ∂T/∂u by differences."""
+        T, inside = self._inside(u)
+        sums = self.density.at(T, gradient=True)
+        assert sums.gradient is not None
+        value, gradient = sums.value + self._log_measure(u), np.zeros(u.shape)
+        for copy in self._copies:
+            own, k = u[:, copy.free], copy.free.stop - copy.free.start
+            steps = _STEP * np.eye(k)
+            ends = np.concatenate([own + s for s in (*steps, *-steps)])
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                moved = copy.block.statistics(ends).reshape(2, k, len(u), -1)
+                measure = copy.block.log_measure(ends).reshape(2, k, len(u))
+                dT = (moved[0] - moved[1]) / (2 * _STEP)
+                slope = np.einsum("kna,na->nk", dT, sums.gradient[:, copy.flat])
+                gradient[:, copy.free] = slope + (measure[0] - measure[1]).T / (2 * _STEP)
+        inside &= np.isfinite(gradient).all(axis=1) & np.isfinite(value)
+        return np.where(inside, value, -np.inf), np.where(inside[:, None], gradient, 0.0)
+
+    def _inside(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics, those that are not finite replaced, and where none had to be."""
+        T = self.statistics(u)
+        inside = np.isfinite(T).all(axis=1)
+        T[~inside] = self._fallback
+        return T, inside
+
+    def _log_measure(self, u: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return sum(
+                (copy.block.log_measure(u[:, copy.free]) for copy in self._copies),
+                np.zeros(len(u)),
+            )
+
+    def _require_numbers(self, value: np.ndarray, inside: np.ndarray, u: np.ndarray) -> None:
+        wrong = inside & (np.isnan(value) | (value == np.inf))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InvalidModel(
+                f"The log density is {value[at]} at a draw of the global variables, so that the "
+                "answer cannot be checked; look for a term that has no value at a single point, "
+                "where every variance under q is zero.",
+                point=u[at],
+            )

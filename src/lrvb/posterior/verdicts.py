@@ -1,0 +1,137 @@
+"""The verdict on each quantity: linear response against draws of the exact density, in one sentence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+TRUST, REPAIRED, DOUBTFUL, NO = "trust", "repaired", "doubtful", "do not trust"
+NOT_CHECKED = "not checked"
+
+SHIFT = 0.1  # of a mean, in sds, that is no disagreement
+RATIO = np.log(1.1)  # of sds
+LARGE_SHIFT, LARGE_RATIO = 0.5, np.log(1.5)  # a disagreement that needs no exact referee
+K_HAT = 0.7  # above, importance weights have no reliable average
+K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half for an exponential tail
+ESS = 100.0  # effective draws below which draws confirm nothing
+R_HAT = 1.05
+ERROR = (
+    0.06  # of a mean in sds, and of a log sd: with more, ten per cent cannot be told from twenty
+)
+TAIL = 0.4  # tail index from which an sd is not finite for all that the draws can say
+MODE = 0.01  # share of the evidence from which another mode matters
+
+
+class Draws(NamedTuple):
+    """What is known of the draws as a whole: how they were made and whether they can be averaged.
+
+    `others` is the largest share of the evidence of a mode that the draws have not seen.
+    """
+
+    method: str
+    exact: bool
+    k_hat: float
+    ess: float
+    others: float = 0.0
+
+
+class Compared(NamedTuple):
+    """Of every quantity, (q,): both means and sds, Monte Carlo errors, tail index, and its own quality.
+
+    That is R̂ of chains, and of weights k̂ of their products with the squared deviation, on which an sd
+    stands.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    lrvb_mean: np.ndarray
+    lrvb_sd: np.ndarray
+    mean_error: np.ndarray
+    sd_error: np.ndarray
+    tail: np.ndarray
+    quality: np.ndarray
+
+    @property
+    def shift(self) -> np.ndarray:
+        """(certified − linear response's mean) in certified sds; zero for what is known exactly."""
+        return _ratio(self.mean - self.lrvb_mean, self.sd, 0.0)
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """Linear response's sd over the certified; one for what is known exactly."""
+        return _ratio(self.lrvb_sd, self.sd, 1.0)
+
+
+def judge(draws: Draws, found: Compared) -> list[tuple[str, str]]:
+    """Verdict and reason of every quantity."""
+    sound, why = _soundness(draws)
+    shift, log_ratio = found.shift, np.log(np.maximum(found.ratio, 1e-300))
+    error = _ratio(found.mean_error, found.sd, 0.0)
+    sd_error = _ratio(found.sd_error, found.sd, 0.0)
+    return [
+        _verdict(draws, sound, why, *numbers)
+        for numbers in zip(
+            shift, log_ratio, error, sd_error, found.tail, found.quality, strict=True
+        )
+    ]
+
+
+def _soundness(draws: Draws) -> tuple[bool, str]:
+    """Whether averages over the draws can be believed, and if not why."""
+    if draws.method == "importance" and not draws.k_hat < K_HAT:
+        return False, f"k-hat is {draws.k_hat:.2f}, so that the weights have no reliable average"
+    if draws.ess < ESS:
+        return False, f"only {draws.ess:.0f} draws are effective"
+    return True, ""
+
+
+def _verdict(
+    draws: Draws,
+    sound: bool,
+    why: str,
+    shift: float,
+    log_ratio: float,
+    error: float,
+    sd_error: float,
+    tail: float,
+    quality: float,
+) -> tuple[str, str]:
+    size = f"{np.exp(log_ratio):.2f} of the certified"
+    difference = f"the mean moves by {shift:+.2f} sd and linear response's sd is {size}"
+    large = abs(shift) > LARGE_SHIFT or abs(log_ratio) > LARGE_RATIO
+    if draws.others >= MODE:
+        share = f"another mode holds about {100 * draws.others:.0f} % of the evidence"
+        return (NO if draws.others > 0.1 else DOUBTFUL), f"{share}, which this answer leaves out."
+    if sound and tail > TAIL:
+        return NO, (
+            f"Its tail index is {tail:.2f}: no sd is finite for all that the draws say; use lower "
+            "and upper, which are quantiles."
+        )
+    if sound and draws.method == "hmc" and quality > R_HAT:
+        sound, why = False, f"chains disagree (R-hat {quality:.2f})"
+    if sound and draws.method == "importance" and quality > K_SQUARE:
+        sound, why = False, f"the weights of its square have k-hat {quality:.2f}, its sd no average"
+    if not sound:
+        return (
+            NO if large else DOUBTFUL
+        ), f"It cannot be confirmed: {why}; as far as seen {difference}."
+    if not draws.exact:
+        return (NO if large else DOUBTFUL), (
+            "Rows are not linear in their local variables, so that the density is a bound; by it "
+            f"{difference}."
+        )
+    if error > ERROR or sd_error > ERROR:
+        return (REPAIRED if large else DOUBTFUL), (
+            f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to tell; "
+            f"{difference}. Ask for more draws."
+        )
+    agrees = abs(shift) <= SHIFT + error and abs(log_ratio) <= RATIO + sd_error
+    if agrees:
+        return TRUST, f"Confirmed: {difference}."
+    return REPAIRED, f"Linear response was off: {difference}; the certified numbers are shown."
+
+
+def _ratio(a: np.ndarray, b: np.ndarray, otherwise: float) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where((b > 0) | (a != 0), a / b, otherwise)

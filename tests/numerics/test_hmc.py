@@ -1,0 +1,57 @@
+"""Hamiltonian Monte Carlo against densities whose moments are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lrvb.numerics.hmc import hmc, r_hat
+
+COV = np.array([[4.0, 1.2, 0.0], [1.2, 1.0, -0.3], [0.0, -0.3, 0.25]])
+
+
+def normal(x):
+    """A correlated normal with mean 2 in every coordinate."""
+    white = np.linalg.solve(COV, (x - 2.0).T).T
+    return -0.5 * ((x - 2.0) * white).sum(axis=1), -white
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.7], ids=["whitened", "whitened badly"])
+def test_a_normal(scale):
+    """Means and variances within four errors, from the spread of 64 chains; chains agree."""
+    rng = np.random.default_rng(0)
+    root = scale * np.linalg.cholesky(COV)
+    start = 2.0 + rng.normal(size=(64, 3)) @ root.T
+    chains = hmc(normal, start, np.full(3, 2.0), root, rng)
+    assert chains.x.shape == (25, 64, 3)
+    assert 0.6 < chains.acceptance <= 1.0
+    assert r_hat(chains.x).max() < 1.05
+    for values, exact in ((chains.x, 2.0), ((chains.x - 2.0) ** 2, np.diag(COV))):
+        averages = values.mean(axis=0)
+        error = averages.std(axis=0, ddof=1) / 8
+        assert (np.abs(averages.mean(axis=0) - exact) < 4 * error).all()
+
+
+def test_a_density_with_an_edge():
+    """Exponential in log x: where the value is −∞ every step is rejected."""
+
+    def target(u):
+        inside = u[:, 0] < 3.0
+        value = np.where(inside, u[:, 0] - np.exp(u[:, 0]), -np.inf)
+        return value, np.where(inside[:, None], 1 - np.exp(u), 0.0)
+
+    rng = np.random.default_rng(1)
+    chains = hmc(target, rng.normal(size=(64, 1)) - 0.6, np.full(1, -0.58), np.eye(1) * 1.2, rng)
+    x = np.exp(chains.x[..., 0])
+    averages = x.mean(axis=0)
+    assert abs(averages.mean() - 1) < 4 * averages.std(ddof=1) / 8
+    assert chains.x.max() < 3.0
+
+
+def test_r_hat_sees_chains_apart():
+    """One for independent draws, and far from one where half of the chains are three sds away."""
+    x = np.random.default_rng(2).normal(size=(50, 20, 2))
+    assert (np.abs(r_hat(x) - 1) < 0.03).all()
+    x[:, :10, 0] += 3.0
+    assert r_hat(x)[0] > 1.3
+    assert r_hat(np.ones((10, 4, 1)))[0] == 1.0
