@@ -19,10 +19,10 @@ import pandas as pd
 
 from lrvb.estimators.mixed.design.design import Design, build
 from lrvb.integrated.choice import choose
+from lrvb.integrated.density import Density
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Weighted
 from lrvb.integrated.integration import integrate_gaussian, integrate_path
-from lrvb.integrated.likelihood import Binomial, Poisson
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
 from lrvb.prior import Gamma, Wishart
@@ -59,12 +59,9 @@ def run(case: dict[str, Any], design: Design, seed: int = 0) -> Answer:
         sds = (Gamma(*prior["Gamma"]),) if "Gamma" in prior else Wishart(*prior["Wishart"])
         factor = design.factors[term.factor]
         terms.append(Term(factor.codes, term.R, len(factor.levels), sds))
-    columns: tuple[np.ndarray, ...] = (design.y,)
-    if family in ("bernoulli", "binomial"):
-        trials = design.trials if design.trials is not None else np.ones(design.n)
-        columns = (design.y, trials)
-    likelihood = Poisson() if family == "poisson" else Binomial()
-    rows = Regression(likelihood, columns, design.X, np.zeros(design.n), mean, sd)
+    columns = (design.y, *design.given.values())
+    likelihood = Density(design.family, tuple(design.given))
+    rows = Regression.independent(likelihood, columns, design.X, np.zeros(design.n), mean, sd)
     out: dict[str, tuple[float, float]] = {}
     if family == "gaussian":
         model = Gaussian(rows, terms, Gamma(*priors["residual"]["Gamma"]))
@@ -90,7 +87,7 @@ def run(case: dict[str, Any], design: Design, seed: int = 0) -> Answer:
         }
         spreads = [term.spread(parts[t]) for t, term in enumerate(terms)]
         by_term = dict(zip(order, found.effects, strict=True))
-        effects = [tuple(by_term[t]) for t in range(len(terms))]
+        effects = [(by_term[t].mean, by_term[t].sd) for t in range(len(terms))]
     for term, spread, (m, s) in zip(design.terms, spreads, effects, strict=True):
         for i, name in enumerate(term.coefficients):
             out[f"sd[{name}|{term.group}]"] = w.mean(spread.sd[:, i]), w.sd(spread.sd[:, i])

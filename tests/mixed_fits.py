@@ -54,7 +54,7 @@ FORMULAS = {
 
 
 @functools.cache
-def fitted(name: str, factorization: str = "blocked") -> lrvb.MixedModel:
+def fitted(name: str, factorization: str = "variational") -> lrvb.MixedModel:
     """One of the models above on `frame()`."""
     formula, family = FORMULAS[name]
     return lrvb.MixedModel(formula, family, factorization=factorization).fit(frame())

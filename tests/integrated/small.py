@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 
-from lrvb.integrated.likelihood import Binomial, Differenced, NegativeBinomial, Poisson
+from lrvb.integrated.density import Density
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
+from lrvb.likelihoods import BINOMIAL, LOG, POISSON, Dispersion, Likelihood
 from lrvb.prior import LKJ, Exponential, HalfStudentT
 
 HALF_T = HalfStudentT(3, 2.5)
 
 
-class DifferencedPoisson(Differenced):
+class DifferencedPoisson(Likelihood):
     """Poisson rows that state nothing but their log density."""
 
-    def log_p(self, columns, eta, phi):
-        return columns[0] * eta - np.exp(eta)
+    name, link = "differenced", LOG
+
+    def log_p(self, y, eta, given=None, xp=np):
+        return y * eta - xp.exp(eta)
+
+
+class NegativeBinomial(Likelihood):
+    """Counts with mean e^η and variance mean + mean²/φ; φ is the dispersion `shape`."""
+
+    name, link = "negbinomial", LOG
+    dispersions = (Dispersion("shape", lambda scale: Exponential(0.1)),)
+
+    def log_p(self, y, eta, given=None, xp=np):
+        shape = given["shape"]
+        log_total = np.logaddexp(eta, np.log(shape))
+        rising = gammaln(y + shape) - gammaln(shape) - gammaln(y + 1)
+        return rising + y * (eta - log_total) + shape * (np.log(shape) - log_total)
+
+    def constant(self, y, given=None):
+        return -gammaln(y + 1)
+
+    def derivatives(self, y, eta, given=None):
+        """y − (y + φ)π and (y + φ)π(1 − π), π = e^η/(e^η + φ)."""
+        shape = given["shape"]
+        odds = eta - np.log(shape)
+        small = np.exp(-np.abs(odds))
+        share = np.where(odds >= 0, 1.0, small) / (1 + small)
+        return y - (y + shape) * share, (y + shape) * (small / (1 + small) ** 2)
 
 
 FAMILIES = {
-    "bernoulli": Binomial(),
-    "binomial": Binomial(),
-    "poisson": Poisson(),
-    "negbinomial": NegativeBinomial(),
-    "differenced": DifferencedPoisson(),
+    "bernoulli": Density(BINOMIAL, ("trials",)),
+    "binomial": Density(BINOMIAL, ("trials",)),
+    "poisson": Density(POISSON),
+    "negbinomial": Density(NegativeBinomial()),
+    "differenced": Density(DifferencedPoisson()),
 }
 
 
@@ -42,7 +70,7 @@ def regression(family: str, eta: np.ndarray, X: np.ndarray, seed: int = 0) -> Re
         dispersions = (Exponential(0.1),)
     offset = 0.1 * rng.integers(0, 2, N)
     p = X.shape[1]
-    return Regression(
+    return Regression.independent(
         FAMILIES[family], columns, X, offset, np.zeros(p), np.full(p, 3.0), dispersions
     )
 
@@ -75,3 +103,10 @@ def log_rows(rows: Regression, at: np.ndarray, eta: np.ndarray, phi: list[float]
 def log_normal(x, sd):
     """log N(x; 0, sd²)."""
     return -((x / sd) ** 2) / 2 - np.log(sd) - np.log(2 * np.pi) / 2
+
+
+def effects(inside, theta, weights):
+    """Means and sds of every term's effects over weighted points, in the order of θ's sds."""
+    w = weights / weights.sum()
+    _, first, second = inside.evaluate(theta)
+    return [(e.mean, e.sd) for e in inside.unfold(theta, w, w @ first, w @ second)]

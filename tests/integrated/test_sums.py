@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
-from small import FAMILIES, dispersion, intercepts, log_normal, log_rows, regression, sloped
+from small import (
+    FAMILIES,
+    dispersion,
+    effects,
+    intercepts,
+    log_normal,
+    log_rows,
+    regression,
+    sloped,
+)
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.crossed import Crossed
-from lrvb.integrated.inside import effects
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import differenced
 from lrvb.integrated.nested import Nested, is_nested
@@ -124,7 +134,7 @@ def test_slopes_agree_with_dense_quadrature(family, correlated):
     base = log_normal(e, 1.0).sum(-1) + 2 * np.log(axis[1] - axis[0])
     expected = model._log_prior(theta[None])[0]
     found = effects(model, theta[None], np.ones(1))
-    mean, sd = np.hstack([each.mean for each in found]), np.hstack([each.sd for each in found])
+    mean, sd = np.hstack([mean for mean, _ in found]), np.hstack([sd for _, sd in found])
     for g in np.unique(codes):
         at = np.flatnonzero(codes == g)
         f = base.copy()
@@ -224,9 +234,7 @@ def test_crossed_levels_are_effects_like_any_other():
     codes, other = rng.integers(0, 10, 60), rng.integers(0, 3, 60)
     X = np.column_stack([np.ones(60), rng.normal(size=60)])
     rows = regression("bernoulli", X @ BETA, X)
-    moved = rows.__class__(
-        rows.likelihood, rows.columns, X, rows.offset + w[other], rows.mean, rows.sd
-    )
+    moved = replace(rows, offset=rows.offset + w[other])
     apart = Levels(moved, large, nodes=61).log_density(np.r_[BETA, theta[6]][None])[0]
     part = theta[None, 5:6]
     prior = log_normal(w, 0.7).sum() + small.log_prior(part, small.spread(part))[0]

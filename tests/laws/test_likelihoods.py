@@ -368,3 +368,30 @@ def test_likelihoods_do_without_jax():
                 if file.exists() and file not in seen:
                     waiting.append(file)
     assert source / "numerics" / "functions.py" in seen
+
+
+# ---- what sums over levels ask --------------------------------------------------------------
+
+
+@every_case
+def test_a_kernel_is_the_density_but_for_a_constant(case):
+    """log p = kernel + constant, of every row at many η."""
+    eta = case.eta[:, None] + np.linspace(-3, 3, 7)
+    given = {k: v[:, None] if np.ndim(v) else v for k, v in case.given.items()}
+    y, likelihood = case.y[:, None], case.likelihood
+    log_p = likelihood.log_p(y, eta, given, NUMPY)
+    found = likelihood.kernel(y, eta, given) + likelihood.constant(y, given)
+    assert_allclose(found, log_p, rtol=1e-12, atol=1e-12)
+
+
+@every_case
+def test_score_and_information_are_derivatives_of_the_density(case):
+    """Closed forms against central differences: errors of h² and of rounding/h² with h = 1e-4."""
+    eta = case.eta[:, None] + np.linspace(-2, 2, 5)
+    given = {k: v[:, None] if np.ndim(v) else v for k, v in case.given.items()}
+    y, likelihood = case.y[:, None], case.likelihood
+    score, information = likelihood.derivatives(y, eta, given)
+    first, second = lrvb.likelihoods.Likelihood.derivatives(likelihood, y, eta, given)
+    size = 1 + np.abs(likelihood.kernel(y, eta, given))
+    assert_allclose(score / size, first / size, atol=1e-7)
+    assert_allclose(information / size, second / size, atol=1e-6)

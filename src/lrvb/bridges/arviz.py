@@ -45,8 +45,11 @@ def draws_to_arviz(draws: dict[str, np.ndarray]) -> Any:
 
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
+    how = "Gaussian copula" if posterior.weighted is None else "importance sampling"
     groups = {
-        "/posterior": _posterior(posterior.draws(n, seed)).assign_coords(_coordinates(posterior)),
+        "/posterior": _posterior(posterior.draws(n, seed), how).assign_coords(
+            _coordinates(posterior)
+        ),
         "/linear_response": xr.Dataset(
             {
                 "mean": ("quantity", posterior.mean().to_numpy()),

@@ -41,7 +41,7 @@ def add(subparsers: Any) -> None:
         "--factorization",
         default="blocked",
         metavar="NAME",
-        help="blocked or mean_field (default: blocked)",
+        help="blocked, variational or mean_field (default: blocked)",
     )
     parser.add_argument(
         "--missing",
@@ -112,10 +112,10 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
             "Fixed effects",
             [
                 html.paragraph(
-                    "Posterior means with 94 % intervals. sd is by linear response, mfvb_sd what the "
-                    "variational fit alone would have said."
+                    "Posterior means with 94 % intervals; mfvb_sd is what mean field would have said."
                 ),
                 html.table(fixed),
+                html.paragraph(f"Verdict: {summary.remark}"),
             ],
         ),
         html.section("Standard deviations and correlations", [html.table(random)]),

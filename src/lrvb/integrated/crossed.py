@@ -5,11 +5,15 @@ Given β, the smaller factor's levels w and θ, the larger factor's levels are i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 import numpy as np
+from scipy.linalg import block_diag
 
 from ..errors import InvalidModel
 from .coordinates import Kind
-from .inside import Effects, Evaluated
+from .inside import Effects, Evaluated, Lines
 from .levels import Levels
 from .regression import Regression
 from .terms import Term
@@ -29,14 +33,11 @@ class Crossed:
         N, K = len(small.codes), small.levels
         columns = np.zeros((N, K))
         columns[np.arange(N), small.codes] = small.R[:, 0]
-        joined = Regression(
-            rows.likelihood,
-            rows.columns,
-            np.concatenate([rows.X, columns], axis=1),
-            rows.offset,
-            np.concatenate([rows.mean, np.zeros(K)]),
-            np.concatenate([rows.sd, np.full(K, np.inf)]),
-            rows.dispersions,
+        joined = replace(
+            rows,
+            X=np.concatenate([rows.X, columns], axis=1),
+            mean=np.concatenate([rows.mean, np.zeros(K)]),
+            P=block_diag(rows.P, np.zeros((K, K))),
         )
         self.levels = Levels(joined, large, nodes=nodes)
         self.large, self.small = large, small
@@ -89,19 +90,46 @@ class Crossed:
         return value + float(middle), gradient, H
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
-        """log density at n points, with E z and E z² of the large factor's groups. See: Levels."""
+        """log density at n points, with E and E² of the small factor's levels, then of the large's."""
         inner = self.levels.evaluate(self._without(theta))
-        return inner._replace(value=inner.value + self._of_small(theta))
+        w = theta[:, self.fixed : self.p]
+        return Evaluated(
+            inner.value + self._of_small(theta),
+            np.concatenate([w, inner.first], axis=1),
+            np.concatenate([w**2, inner.second], axis=1),
+        )
 
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
     ) -> tuple[Effects, ...]:
         """Posterior means and sds of the small factor's levels, then of the large one's."""
-        drawn = theta[:, self.fixed : self.p]
-        mean = weights @ drawn
-        sd = np.sqrt(weights @ (drawn - mean) ** 2)
-        large = self.levels.unfold(self._without(theta), weights, first, second)
-        return (Effects(mean[:, None], sd[:, None]), *large)
+        K = self.small.levels
+        mean, square = first[:K], second[:K]
+        own = Effects(mean[:, None], np.sqrt(square - mean**2)[:, None], square.sum().reshape(1, 1))
+        return (own, *self.levels.unfold(self._without(theta), weights, first[K:], second[K:]))
+
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The small factor's levels as they are, then the large one's."""
+        K = self.small.levels
+        return (values[:K, None], *self.levels.expand(values[K:]))
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m rows at the nodes of the large factor's levels, with the small one's drawn."""
+        known = np.flatnonzero(codes[0] >= 0)
+        columns = np.zeros((len(X), self.small.levels))
+        columns[known, codes[0][known]] = R[0][known, 0]
+        fresh = np.where(codes[0] < 0, R[0][:, 0] ** 2, 0.0)
+        wide = np.concatenate([X, columns], axis=1)
+        for found in self.levels.lines(self._without(theta), wide, codes[1:], R[1:]):
+            own = np.exp(2 * theta[found.at, self.p])[:, None] * fresh
+            yield found._replace(extra=found.extra + own)
+
+    @property
+    def work(self) -> float:
+        """As the large factor's."""
+        return self.levels.work
 
     def _without(self, theta: np.ndarray) -> np.ndarray:
         """θ without the small factor's sd, of which the rows know nothing given its levels."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..collapsed.gaussian.layout import Grouping, Layout
 from .coordinates import LOG, Kind
+from .inside import Lines
 from .regression import Regression
 from .terms import SdPrior, Spread, Term, split_by_size
 
@@ -37,12 +38,19 @@ class Conditional(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Posterior means and sds: of β (p,), and of each term's coefficients (levels, q)."""
+    """Posterior means and sds: of β (p,), and of each term's coefficients (levels, q).
+
+    with_beta and with_values are each term's covariances with β (levels, q, p) and with other values
+    at the draws (levels, q, a); squares Σ_k E zₖzₖᵀ (q, q).
+    """
 
     beta: np.ndarray
     beta_sd: np.ndarray
     levels: tuple[np.ndarray, ...]
     levels_sd: tuple[np.ndarray, ...]
+    with_beta: tuple[np.ndarray, ...]
+    with_values: tuple[np.ndarray, ...]
+    squares: tuple[np.ndarray, ...]
 
 
 class Gaussian:
@@ -76,6 +84,11 @@ class Gaussian:
         self.scale = float(np.sqrt(np.mean((y - y.mean()) ** 2))) or 1.0
 
     @property
+    def work(self) -> float:
+        """What one point costs, in evaluations of a row's density: flops of dense products."""
+        return (self.G * self.q**2 * self.r**2 + self.r**3) / 100 + self.G * self.q**3 + 100
+
+    @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ: every term's, then the log residual sd."""
         return [kind for term in self.terms for kind in term.kinds] + LOG
@@ -103,39 +116,88 @@ class Gaussian:
         """Evidence and moments at n points; β is among the rest with its prior mean taken off."""
         return self._solve(theta, moments=True)
 
-    def moments(self, theta: np.ndarray, weights: np.ndarray) -> Moments:
-        """The weighted mixture over θ of all coefficients' conditional means and variances."""
-        first, second = np.zeros(self.r), np.zeros(self.r)
-        z1, z2 = np.zeros((self.G, self.q)), np.zeros((self.G, self.q))
-        for at in self._chunks(np.arange(len(theta)), moments=True):
-            w = weights[at] / weights.sum()
-            c = self._solve(theta[at], moments=True)
-            variance = np.diagonal(c.covariance, axis1=1, axis2=2)
-            spread = np.einsum("ngir,nrs,ngis->ngi", c.F, c.covariance, c.F, optimize=True)
-            spread += np.diagonal(c.within, axis1=2, axis2=3)
-            first += w @ c.rest
-            second += w @ (c.rest**2 + variance)
-            z1 += np.tensordot(w, c.levels, axes=1)
-            z2 += np.tensordot(w, c.levels**2 + spread, axes=1)
-        sd, z_sd = np.sqrt(second - first**2), np.sqrt(z2 - z1**2)
+    def beta(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Conditional means (n, p) and covariances (n, p, p) of β at n points."""
         p = self.rows.p
-        levels: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        at_column = 0
-        for t in self.together:
-            here = slice(at_column, at_column + self.terms[t].q)
-            levels[t] = z1[:, here], z_sd[:, here]
-            at_column = here.stop
-        for t, start in zip(self.others, self.layout.offsets, strict=False):
-            shape = (self.terms[t].levels, self.terms[t].q)
-            here = slice(start, start + shape[0] * shape[1])
-            levels[t] = first[here].reshape(shape), sd[here].reshape(shape)
-        ordered = [levels[t] for t in range(len(self.terms))]
+        mean, covariance = np.empty((len(theta), p)), np.empty((len(theta), p, p))
+        for at in self._chunks(np.arange(len(theta))):
+            c = self._solve(theta[at], moments=True, levels=False)
+            mean[at] = self.rows.mean + c.rest[:, :p]
+            covariance[at] = c.covariance[:, :p, :p]
+        return mean, covariance
+
+    def moments(
+        self, theta: np.ndarray, weights: np.ndarray, values: np.ndarray | None = None
+    ) -> Moments:
+        """The weighted mixture over θ of all coefficients' conditional means and covariances.
+
+        values (n, a) are whatever else is known at the points.
+        """
+        p, n = self.rows.p, len(theta)
+        values = np.zeros((n, 0)) if values is None else values
+        weights = weights / weights.sum()
+        T = values - weights @ values
+        sums: list[dict[str, np.ndarray]] = [
+            {
+                "first": np.zeros((term.levels, term.q)),
+                "second": np.zeros((term.levels, term.q)),
+                "beta": np.zeros((term.levels, term.q, p)),
+                "values": np.zeros((term.levels, term.q, T.shape[1])),
+                "square": np.zeros((term.q, term.q)),
+            }
+            for term in self.terms
+        ]
+        first, second = np.zeros(p), np.zeros(p)
+        for at in self._chunks(np.arange(n), moments=True):
+            w = weights[at]
+            c = self._solve(theta[at], moments=True)
+            b = c.rest[:, :p]
+            first += w @ b
+            second += w @ (b**2 + np.diagonal(c.covariance, axis1=1, axis2=2)[:, :p])
+            for total, (z, own, cross) in zip(sums, self._by_term(c), strict=True):
+                total["first"] += np.tensordot(w, z, axes=1)
+                variance = np.diagonal(own, axis1=2, axis2=3)
+                total["second"] += np.tensordot(w, z**2 + variance, axes=1)
+                total["beta"] += np.einsum("n,ngi,np->gip", w, z, b, optimize=True)
+                total["beta"] += np.tensordot(w, cross, axes=1)
+                total["values"] += np.einsum("n,ngi,na->gia", w, z, T[at], optimize=True)
+                total["square"] += np.einsum("n,ngi,ngj->ij", w, z, z, optimize=True)
+                total["square"] += np.tensordot(w, own.sum(1), axes=1)
         return Moments(
-            self.rows.mean + first[:p],
-            sd[:p],
-            tuple(mean for mean, _ in ordered),
-            tuple(each for _, each in ordered),
+            self.rows.mean + first,
+            np.sqrt(second - first**2),
+            tuple(total["first"] for total in sums),
+            tuple(np.sqrt(total["second"] - total["first"] ** 2) for total in sums),
+            tuple(total["beta"] - total["first"][:, :, None] * first for total in sums),
+            tuple(total["values"] for total in sums),
+            tuple(total["square"] for total in sums),
         )
+
+    def _by_term(self, c: Conditional) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each term's levels: means (n, G, q), covariances (n, G, q, q) and those with β."""
+        p = self.rows.p
+        FS = np.einsum("ngir,nrs->ngis", c.F, c.covariance, optimize=True)
+        whole = c.within + np.einsum("ngis,ngjs->ngij", FS, c.F, optimize=True)
+        found: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        at = 0
+        for t in self.together:
+            here = slice(at, at + self.terms[t].q)
+            found[t] = c.levels[:, :, here], whole[:, :, here, here], -FS[:, :, here, :p]
+            at = here.stop
+        for t, start in zip(self.others, self.layout.offsets, strict=False):
+            G, q = self.terms[t].levels, self.terms[t].q
+            place = start + np.arange(G * q).reshape(G, q)
+            own = c.covariance[:, place[:, :, None], place[:, None, :]]
+            found[t] = c.rest[:, place], own, c.covariance[:, place, :p]
+        return [found[t] for t in range(len(self.terms))]
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m new rows given n points: normal, with a single node."""
+        for at in self._chunks(np.arange(len(theta)), moments=True, rows=len(X)):
+            mean, variance = self.functionals(theta[at], X, codes, R)
+            yield Lines(at, mean[:, :, None], np.ones((*mean.shape, 1)), variance)
 
     def functionals(
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
@@ -181,7 +243,7 @@ class Gaussian:
         for start in range(0, len(points), n):
             yield points[start : start + n]
 
-    def _solve(self, theta: np.ndarray, moments: bool) -> Conditional:
+    def _solve(self, theta: np.ndarray, moments: bool, levels: bool = True) -> Conditional:
         """Elimination at n points: E = (D/σ² + Λ)⁻¹, S = A/σ² + P − BᵀEB/σ⁴, evidence from both."""
         n, N, r = len(theta), self.layout.n, self.r
         spreads = self.spreads(theta)
@@ -201,17 +263,15 @@ class Gaussian:
         S, rhs, reduced = self._schur(E, tau)
         value += tau**2 * reduced / 2
         for t, start in zip(self.others, self.layout.offsets, strict=False):
-            q, levels = self.terms[t].q, self.terms[t].levels
-            place = start + q * np.arange(levels)
+            q, G = self.terms[t].q, self.terms[t].levels
+            place = start + q * np.arange(G)
             for i in range(q):
                 for j in range(q):
                     S[:, place + i, place + j] += spreads[t].precision[:, i, j, None]
-            value -= levels * spreads[t].logdet / 2
-        sd = self.rows.sd
-        b = np.arange(self.rows.p)
-        S[:, b, b] += 1 / sd**2
-        value -= np.log(sd[np.isfinite(sd)]).sum()
-        value += np.sum(~np.isfinite(sd)) * np.log(2 * np.pi) / 2  # ∫ over a flat β keeps its 2π
+            value -= G * spreads[t].logdet / 2
+        p = self.rows.p
+        S[:, :p, :p] += self.rows.P
+        value += self.rows.constant + p * np.log(2 * np.pi) / 2
         L = _cholesky(S)
         value -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(1)
         half = np.linalg.solve(L, rhs[:, :, None])[:, :, 0]
@@ -223,6 +283,8 @@ class Gaussian:
         root = np.linalg.solve(L, np.broadcast_to(np.eye(r), (n, r, r)))
         covariance = root.swapaxes(1, 2) @ root
         rest = np.einsum("nrs,ns->nr", covariance, rhs)
+        if not levels:
+            return Conditional(value, rest, covariance, none, none, none)
         F = tau[:, None, None, None] * np.einsum("ngij,gjr->ngir", E, self.B)
         levels_mean = tau[:, None, None] * np.einsum("ngij,gj->ngi", E, self.by.z)
         levels_mean -= np.einsum("ngir,nr->ngi", F, rest)

@@ -27,12 +27,14 @@ class Budget:
     """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
 
     Without rounds all draws come from the start.
+    `limit` is what `final` may grow to, by doubling, where it is not enough.
     """
 
     final: int = 2048
     explore: int = 256
     rounds: int = 2
     most: int = 6
+    limit: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +94,12 @@ def integrate(
     budget: Budget | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    wanting: Callable[[Weighted], bool] | None = None,
 ) -> Weighted:
     """Weighted draws of exp(target)/Z and log Z; target maps points (n, d) to (n,), −∞ where zero.
 
     refit makes the next proposal from draws and weights (two t's by default); progress is called
-    with the draws done and expected.
+    with the draws done and expected; `wanting` tells whether draws leave something to be desired.
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))
@@ -104,9 +107,9 @@ def integrate(
     counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    last = budget.rounds == 0
+    last, drawn = budget.rounds == 0, 0
     while True:
-        n = budget.final if last else budget.explore
+        n = max(budget.final, drawn) if last else budget.explore
         x = proposals[-1].draw(n, seed + len(counts))
         counts.append(n)
         xs.append(x)
@@ -116,13 +119,25 @@ def integrate(
         if progress is not None:
             progress(len(points), len(points) + (0 if last else budget.final))
         if last:
-            return _weighted(points, log_p, log_w)
-        own = log_w[-n:]
-        effective = _ess(own) / n if np.isfinite(own).any() else 0.0
-        done = len(counts)
-        last = done >= budget.rounds and (effective >= _ENOUGH or done >= budget.most)
+            drawn += n
+            found = _weighted(points, log_p, log_w)
+            if wanting is None or 2 * drawn > budget.limit or not wanting(found):
+                return found
+        else:
+            own = log_w[-n:]
+            effective = _ess(own) / n if np.isfinite(own).any() else 0.0
+            done = len(counts)
+            last = done >= budget.rounds and (effective >= _ENOUGH or done >= budget.most)
         fitted = refit(points, tempered(log_w, 6 * x.shape[1]))
         proposals.append(Mixture((fitted, start), np.array([1 - _DEFENCE, _DEFENCE])))
+
+
+def resampled(weights: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
+    """Indices of n draws in proportion to their weights, evenly spaced along their cumulated sum."""
+    start = np.random.default_rng(seed).random()
+    edges = np.cumsum(weights)
+    places = (np.arange(n) + start) / n * edges[-1]
+    return np.minimum(np.searchsorted(edges, places), len(edges) - 1)
 
 
 def tempered(log_weights: np.ndarray, need: float) -> np.ndarray:

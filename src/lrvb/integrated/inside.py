@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,10 +19,23 @@ class Evaluated(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """Posterior means and sds of a term's effects, (levels, q) each."""
+    """Posterior means and sds of a term's effects, (levels, q) each; Σ_k E zₖzₖᵀ (q, q)."""
 
     mean: np.ndarray
     sd: np.ndarray
+    square: np.ndarray
+
+
+class Lines(NamedTuple):
+    """η of m rows given the points `at` (k,): nodes (k, m, K) with probabilities, and a normal rest.
+
+    extra (k, m) is the variance of levels that are new, or of all that is normal given the point.
+    """
+
+    at: np.ndarray
+    eta: np.ndarray
+    P: np.ndarray
+    extra: np.ndarray
 
 
 class Inside(Protocol):
@@ -50,16 +64,24 @@ class Inside(Protocol):
     ) -> tuple[Effects, ...]:
         """Every term's effects from weighted points and the weighted means of `evaluate`'s moments."""
 
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What is known of `evaluate`'s first moments (m, a), of every term's levels (levels, q, a)."""
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η = Xβ + Σ R_t z_t of m rows, point by point; a level of −1 is new. Terms as in θ."""
+
+    @property
+    def work(self) -> float:
+        """What one point costs, in evaluations of a row's density."""
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Errors of the sums inside at n points, as sums of squares of logarithms, (n,)."""
+
     def choose_nodes(self, theta: np.ndarray) -> None:
         """The fewest nodes of the sums inside that suffice at n points."""
 
     @property
     def fewest(self) -> int:
         """Levels of the smallest factor."""
-
-
-def effects(inside: Inside, theta: np.ndarray, weights: np.ndarray) -> tuple[Effects, ...]:
-    """Every term's posterior effects over weighted points (n, d), in the order of θ's sds."""
-    w = weights / weights.sum()
-    _, first, second = inside.evaluate(theta)
-    return inside.unfold(theta, w, w @ first, w @ second)

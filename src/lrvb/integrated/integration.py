@@ -3,33 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import LrvbError
 from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .gaussian import Gaussian
-from .importance import Budget, Weighted, integrate
+from .importance import Budget, Weighted, integrate, resampled
 from .inside import Effects, Inside
 from .laplace import Marginal
 from .mode import Mode, climb, differenced
 from .path import Path
-from .proposals import fit_blocks, probed
+from .proposals import Target, fit_blocks, probed
 
 Progress = Callable[[int, int], None]
+
+WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
+FEWEST = 512  # final draws below which nothing can be said
+MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
+NODE_ERROR = (
+    0.1  # of a log density by half the nodes, squared and summed; all of them have far less
+)
+_KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
+_AGAIN = 512
+_CHECKED = 32  # draws at which the sums inside are checked
+
+
+class TooMuchWork(LrvbError):
+    """Sums that would take too long."""
+
+
+class LevelMoments(NamedTuple):
+    """Every term's effects, and their covariances (levels, q, a) with values at the draws."""
+
+    effects: tuple[Effects, ...]
+    cross: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
-    effects are every term's, in the order of the sds in θ; a gaussian response has its own moments.
+    node_error is what half the nodes of the sums inside leave, at the draws. first and second are
+    `evaluate`'s moments at the draws, where they were kept.
     """
 
     theta: np.ndarray
     weighted: Weighted
-    effects: tuple[Effects, ...] = ()
+    node_error: float = 0.0
+    inside: Inside | None = None
+    first: np.ndarray | None = field(default=None, repr=False)
+    second: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
@@ -37,10 +64,86 @@ class Integral:
         at = self.weighted.heavy()
         return self.theta[at], self.weighted.weights[at] / self.weighted.weights[at].sum()
 
+    @property
+    def effects(self) -> tuple[Effects, ...]:
+        """Every term's effects, in the order of the sds in θ."""
+        return self.moments(np.zeros((len(self.theta), 0))).effects
+
+    def moments(self, values: np.ndarray) -> LevelMoments:
+        """Levels' effects, and their covariances with values (n, a) at the draws."""
+        assert self.inside is not None
+        theta, w = self.theta, self.weighted.weights
+        first, second = self.first, self.second
+        if first is None or second is None:
+            at = resampled(w, _AGAIN)
+            theta, values, w = theta[at], values[at], np.full(_AGAIN, 1 / _AGAIN)
+            _, first, second = self.inside.evaluate(theta)
+        away = values - w @ values
+        found = self.inside.unfold(theta, w, w @ first, w @ second)
+        return LevelMoments(found, self.inside.expand(first.T @ (w[:, None] * away)))
+
 
 def enough(d: int, levels: int) -> Budget:
     """The draws that d coordinates and a smallest factor of so many levels need."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048)
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+
+
+def affordable(budget: Budget, work: float) -> Budget:
+    """The budget, with no more draws than are worth their time; `TooMuchWork` for too few."""
+    most = WORK / work
+    explore = budget.explore if most > 2048 else budget.explore // 2
+    left = most - budget.rounds * explore
+    if left < FEWEST:
+        raise TooMuchWork(
+            f"Exact sums would take about {work * (FEWEST + budget.rounds * explore):.0e} evaluations "
+            f"of a row's density, more than the {WORK:.0e} that are worth their time.",
+            work=work,
+        )
+    powers = FEWEST * 2 ** np.arange(12)
+    within = int(powers[powers <= left].max())
+    limit = min(budget.limit, within)
+    return replace(budget, final=min(budget.final, within), explore=explore, limit=limit)
+
+
+def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
+    """Whether weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large."""
+
+    def wanting(found: Weighted) -> bool:
+        if not found.k_hat < 0.7:
+            return True
+        v = values(found.x)
+        sd = np.maximum(found.sd(v), 1e-300)
+        return bool(
+            (found.mean_error(v) > MEAN_ERROR * sd).any()
+            or (found.sd_error(v) > SD_ERROR * sd).any()
+        )
+
+    return wanting
+
+
+def integrate_density(
+    log_density: Target,
+    kinds: list[Kind],
+    start: np.ndarray,
+    budget: Budget,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Integral:
+    """θ of any log density, vectorised over points (n, d), of a few coordinates of these kinds."""
+    first = climb(log_density, start, longest=_longest(kinds))
+    bend = Bend(kinds, first.x)
+
+    def target(x: np.ndarray) -> np.ndarray:
+        return log_density(bend.natural(x)) + bend.log_jacobian(x)
+
+    mode = climb(target, bend.bend(first.x))
+    proposal = probed(target, mode.x, mode.axes())
+    log = np.array(kinds) == "log"
+    wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
+    weighted = integrate(
+        target, proposal, budget=budget, seed=seed, progress=progress, wanting=wanting
+    )
+    return Integral(bend.natural(weighted.x), weighted)
 
 
 def integrate_gaussian(
@@ -48,19 +151,9 @@ def integrate_gaussian(
 ) -> Integral:
     """θ of a gaussian response: all coefficients are exact inside."""
     kinds = inside.kinds
-    first = climb(inside.log_density, inside.start(), longest=_longest(kinds))
-    bend = Bend(kinds, first.x)
-
-    def target(x: np.ndarray) -> np.ndarray:
-        return inside.log_density(bend.natural(x)) + bend.log_jacobian(x)
-
-    mode = climb(target, bend.bend(first.x))
-    start = probed(target, mode.x, mode.axes())
     levels = min(term.levels for term in inside.terms)
-    weighted = integrate(
-        target, start, budget=budget or enough(len(kinds), levels), seed=seed, progress=progress
-    )
-    return Integral(bend.natural(weighted.x), weighted)
+    budget = affordable(budget or enough(len(kinds), levels), inside.work)
+    return integrate_density(inside.log_density, kinds, inside.start(), budget, seed, progress)
 
 
 def integrate_path(
@@ -72,8 +165,10 @@ def integrate_path(
 ) -> Integral:
     """θ = (β, hyperparameters) of any other response: levels are summed inside."""
     kinds, p = inside.kinds, inside.p
-    longest = _longest(kinds)
+    longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
+    wanted = budget or enough(len(kinds), inside.fewest)
+    affordable(wanted, inside.work / 3)  # what is hopeless with the fewest nodes is not begun
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
@@ -87,33 +182,51 @@ def integrate_path(
 
     mode, hessian = settled(theta)
     up = mode.x.copy()
-    log = np.array(kinds) == "log"
     up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
     inside.choose_nodes(np.array([mode.x, up]))
+    wanted = affordable(wanted, inside.work)
     if hessian is None:
         mode, hessian = settled(mode.x)
     path = Path(inside, mode, hessian)
     proposal = probed(path.log_density, path.start, path.axes)
-    firsts: list[np.ndarray] = []
-    seconds: list[np.ndarray] = []
+    kept: list[tuple[np.ndarray, np.ndarray]] | None = []
 
     def target(x: np.ndarray) -> np.ndarray:
-        value, first, second = inside.evaluate(path.natural(x))
-        firsts.append(first)
-        seconds.append(second)
-        return value + path.log_volume(x[:, p:])
+        nonlocal kept
+        if kept is None:
+            return path.log_density(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, first, second = inside.evaluate(path.natural(x))
+            value = value + path.log_volume(x[:, p:])
+        beyond = np.isnan(value)  # a tail that double precision does not reach
+        first[beyond], second[beyond] = 0.0, 0.0
+        kept.append((first, second))
+        if sum(part.size for part, _ in kept) > _KEPT:
+            kept = None
+        return np.where(beyond, -np.inf, value)
 
     weighted = integrate(
         target,
         proposal,
         lambda x, w: fit_blocks(x, w, p),
-        budget or enough(len(kinds), inside.fewest),
+        wanted,
         seed,
         progress,
+        uncertain(lambda x: _in_sds(path.natural(x), log)),
     )
-    natural, w = path.natural(weighted.x), weighted.weights
-    moments = (w @ np.concatenate(parts) for parts in (firsts, seconds))
-    return Integral(natural, weighted, inside.unfold(natural, w, *moments))
+    natural = path.natural(weighted.x)
+    checked = inside.error(natural[resampled(weighted.weights, _CHECKED)])
+    if kept is None:
+        return Integral(natural, weighted, float(checked.max()), inside)
+    first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    return Integral(natural, weighted, float(checked.max()), inside, first, second)
+
+
+def _in_sds(theta: np.ndarray, log: np.ndarray) -> np.ndarray:
+    """θ with sds instead of their logarithms."""
+    values = theta.copy()
+    values[:, log] = np.exp(np.minimum(theta[:, log], 500.0))
+    return values
 
 
 def _longest(kinds: list[Kind]) -> np.ndarray:

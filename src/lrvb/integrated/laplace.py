@@ -9,6 +9,7 @@ from .mode import Mode
 
 _CLOSE = 1e-4  # squared length in sds of the Newton step that ends the search
 _MOST = 50
+_FLAT = 1e-6
 
 
 def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:
@@ -16,7 +17,7 @@ def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:
     p = inside.p
     value, gradient, H = inside.derivatives(np.r_[beta, u])
     for _ in range(_MOST):
-        step = np.linalg.solve(-H[:p, :p], gradient[:p])
+        step = np.linalg.solve(curved(-H[:p, :p]), gradient[:p])
         gain = float(gradient[:p] @ step)
         if gain < _CLOSE:
             break
@@ -28,7 +29,17 @@ def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:
             fraction /= 2
         beta = beta + fraction * step
         value, gradient, H = new
-    return Mode(beta + step, value + gain / 2, H[:p, :p])
+    return Mode(beta + step, value + gain / 2, -curved(-H[:p, :p]))
+
+
+def curved(H: np.ndarray) -> np.ndarray:
+    """H (p, p) with curvatures of at least a millionth of the largest, where sums leave rounding only."""
+    if not len(H):
+        return H
+    values, U = np.linalg.eigh((H + H.T) / 2)
+    if values[0] > _FLAT * values[-1]:
+        return H
+    return (U * np.maximum(np.abs(values), _FLAT * np.abs(values).max())) @ U.T
 
 
 class Marginal:

@@ -7,14 +7,14 @@ derivatives in θ are expectations over the same nodes (Fisher's and Louis's ide
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
 from .groups import gather
-from .inside import Effects, Evaluated
+from .inside import Effects, Evaluated, Lines
 from .louis import louis
 from .regression import Regression, lifted
 from .terms import Term
@@ -145,7 +145,34 @@ class Levels:
         """
         m1 = np.append(first, 0.0)[self.groups.group]
         m2 = np.append(second, weights @ np.exp(2 * theta[:, self.p]))[self.groups.group]
-        return (Effects(m1[:, None], np.sqrt(m2 - m1**2)[:, None]),)
+        return (Effects(m1[:, None], np.sqrt(m2 - m1**2)[:, None], m2.sum().reshape(1, 1)),)
+
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of the groups (G, a) to the levels (levels, 1, a); nothing of a level without rows."""
+        none = np.zeros((1, values.shape[1]))
+        return (np.concatenate([values, none])[self.groups.group][:, None],)
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m rows at the nodes of their levels."""
+        group = np.append(self.groups.group, -1)[codes[0]]
+        new, r = group < 0, R[0][:, 0]
+        for at in self._chunks(np.arange(len(theta)), len(X)):
+            if new.all():
+                Z, P = np.zeros((len(at), len(X), 1)), np.ones((len(at), len(X), 1))
+            else:
+                sums = self._sums(theta[at])
+                Z, P = sums.nodes[:, group], sums.probability[:, group]
+                Z[:, new], P[:, new] = 0.0, 1 / self.nodes
+            extra = np.where(new, r**2, 0.0) * np.exp(2 * theta[at, self.p])[:, None]
+            eta = (theta[at, : self.p] @ X.T)[:, :, None] + r[:, None] * Z
+            yield Lines(at, eta, P, extra)
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes, and the search for their ends."""
+        return self.N * (self.nodes + 10.0)
 
     def draw_levels(self, theta: np.ndarray, seed: int) -> np.ndarray:
         """One draw of all levels for each of n points, (n, levels, 1)."""
@@ -172,9 +199,9 @@ class Levels:
         """Indices of points whose sd is within double precision's reach."""
         return np.flatnonzero(np.abs(theta[:, self.p] - self.start()[self.p]) < _REACH)
 
-    def _chunks(self, points: np.ndarray) -> Iterator[np.ndarray]:
+    def _chunks(self, points: np.ndarray, rows: int = 0) -> Iterator[np.ndarray]:
         """Points in runs that keep the arrays in cache."""
-        n = max(1, int(_CELLS / (self.N * self.nodes)))
+        n = max(1, int(_CELLS / (max(self.N, rows) * self.nodes)))
         for start in range(0, len(points), n):
             yield points[start : start + n]
 

@@ -12,6 +12,11 @@ from .proposals import Target
 
 Derivatives = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
+
+class NoMode(LrvbError):
+    """A log density whose maximum was not found."""
+
+
 _HALVINGS = 12
 _FLAT = 1e-2  # least curvature a step assumes, for a coordinate that hardly matters
 
@@ -79,7 +84,7 @@ def climb(
                 # rounding decides: as good a maximum as this density's precision allows
                 if gradient @ step < (100 * tolerance) ** 2:
                     return Mode(x, value, H)
-                raise LrvbError(
+                raise NoMode(
                     "No step uphill was found from a point that is not a maximum of the log density "
                     f"(gain expected {gradient @ step:.2g}).",
                     point=x,
@@ -87,7 +92,7 @@ def climb(
             x = points[best]
         else:
             x = x + step
-    raise LrvbError(
+    raise NoMode(
         f"The mode of the hyperparameters was not found in {iterations} Newton steps; the last would "
         f"have gained {gradient @ step:.2g}. A stated prior of the sds usually helps.",
         point=x,

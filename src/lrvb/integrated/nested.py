@@ -8,6 +8,7 @@ derivatives in θ are expectations over the same nodes.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
 from .groups import gather
-from .inside import Effects, Evaluated
+from .inside import Effects, Evaluated, Lines
 from .levels import TOLERANCE
 from .regression import Regression, lifted
 from .terms import Term
@@ -82,6 +83,7 @@ class Nested:
         self.p = rows.p
         self.information: tuple[float, float] | None = None
         self.step = _STEPS[1]
+        self._center = self.start()[self.p :]
 
     @property
     def kinds(self) -> list[Kind]:
@@ -115,6 +117,7 @@ class Nested:
 
     def choose_nodes(self, theta: np.ndarray) -> None:
         """The widest grid steps whose error is within TOLERANCE at all n points."""
+        self._center = theta[0, self.p :]
         found = [self._informations(t) for t in theta]
         self.information = max(i for i, _ in found), max(o for _, o in found)
         for step in _STEPS:
@@ -218,8 +221,63 @@ class Nested:
         ):
             mean, square = np.zeros(term.levels), np.full(term.levels, prior[f])
             mean[at], square[at] = first[here], second[here]
-            results.append(Effects(mean[:, None], np.sqrt(square - mean**2)[:, None]))
+            sd = np.sqrt(square - mean**2)
+            results.append(Effects(mean[:, None], sd[:, None], square.sum().reshape(1, 1)))
         return tuple(results)
+
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of the groups (G + M, a) to the levels of both factors; nothing of those without rows."""
+        G = len(self.above.starts)
+        outer = np.zeros((self.outer.levels, 1, values.shape[1]))
+        inner = np.zeros((self.inner.levels, 1, values.shape[1]))
+        outer[np.flatnonzero(self.above.group >= 0), 0] = values[:G]
+        inner[self.inner_level, 0] = values[G:]
+        return outer, inner
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m rows: on the grid of outer + inner where both are known, of outer where it alone is.
+
+        An inner level with another outer level than its own adds their normal approximations.
+        """
+        places = np.full(self.inner.levels + 1, -1)
+        places[self.inner_level] = np.arange(len(self.inner_level))
+        outer, inner = np.append(self.above.group, -1)[codes[0]], places[codes[1]]
+        parent = np.append(self.above.of, -1)[inner]
+        both = (inner >= 0) & (outer == parent)
+        above = (inner < 0) & (outer >= 0)
+        strange = (inner >= 0) & ~both
+        for i, point in enumerate(theta):
+            sums = self._sums(point)
+            t, o, sd_o, sd_i, K = sums.grid
+            size = max(len(t), len(o))
+            Z, P = np.zeros((len(X), size)), np.zeros((len(X), size))
+            P[:, 0] = 1.0
+            extra = np.where(outer < 0, sd_o**2, 0.0) + np.where(inner < 0, sd_i**2, 0.0)
+            Pt = sums.W * ((sums.P[self.above.of] / sums.F) @ K.T)
+            Z[both, : len(t)] = t
+            P[both, : len(t)] = Pt[inner[both]]
+            Z[above, : len(o)] = o
+            P[above, : len(o)] = sums.P[outer[above]]
+            if strange.any():
+                first, second = self.evaluate(point[None])[1:]
+                G = len(sums.P)
+                mean, variance = first[0], second[0] - first[0] ** 2
+                Z[strange, 0] = mean[G + inner[strange]]
+                extra[strange] += variance[G + inner[strange]]
+                known = strange & (outer >= 0)
+                Z[known, 0] += mean[outer[known]]
+                extra[known] += variance[outer[known]]
+            eta = (X @ point[: self.p])[:, None] + Z
+            yield Lines(np.array([i]), eta[None], P[None], extra[None])
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes of outer + inner, and the product with the outer nodes."""
+        grid = self._grid(np.r_[self.rows.mean, self._center])
+        products = len(self.starts) * len(grid.t) * len(grid.o) / 20
+        return len(self.of) * len(grid.t) + products + 1000
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Indices of points whose sds the grids can cover."""

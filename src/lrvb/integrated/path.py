@@ -69,8 +69,10 @@ class Path:
         return np.concatenate([beta, self.bend.natural(x[:, p:])], axis=1)
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
-        """log density of x at n points (n, d), (n,)."""
-        return self.inside.log_density(self.natural(x)) + self.log_volume(x[:, self.p :])
+        """log density of x at n points (n, d), (n,); −∞ where it is beyond double precision."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.inside.log_density(self.natural(x)) + self.log_volume(x[:, self.p :])
+        return np.where(np.isnan(value), -np.inf, value)
 
     def log_volume(self, u: np.ndarray) -> np.ndarray:
         """log |∂θ/∂x| at n bent points (n, d − p), (n,)."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_expit
 
 from .coordinates import Kind
-from .likelihood import Columns, Likelihood
+from .density import Columns, Density
 from .mode import differenced
 
 _STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
@@ -18,18 +18,36 @@ _STEP = 1e-4  # of central differences in the dispersions; ten times as much for
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """y_n ~ p(y | η_n, φ), β_j ~ N(mean_j, sd_j²), φ ~ dispersions (with `log_density`).
+    """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
-    columns are rows' arrays (N,), the response first; X (N, p); offset (N,); sd may be ∞.
+    columns are rows' arrays (N,), the response first; X (N, p); offset (N,); P (p, p), which may be
+    singular where β is flat; `constant` is that of log p(β).
     """
 
-    likelihood: Likelihood
+    likelihood: Density
     columns: Columns
     X: np.ndarray
     offset: np.ndarray
     mean: np.ndarray
-    sd: np.ndarray
+    P: np.ndarray
+    constant: float
     dispersions: tuple[Any, ...] = ()
+
+    @classmethod
+    def independent(
+        cls,
+        likelihood: Density,
+        columns: Columns,
+        X: np.ndarray,
+        offset: np.ndarray,
+        mean: np.ndarray,
+        sd: np.ndarray,
+        dispersions: tuple[Any, ...] = (),
+    ) -> Regression:
+        """With β_j ~ N(mean_j, sd_j²), independent; a flat prior, sd = ∞, has no constant."""
+        finite = np.isfinite(sd)
+        constant = -float(np.log(sd[finite]).sum() + finite.sum() * np.log(2 * np.pi) / 2)
+        return cls(likelihood, columns, X, offset, mean, np.diag(sd**-2.0), constant, dispersions)
 
     @property
     def p(self) -> int:
@@ -39,15 +57,7 @@ class Regression:
     def take(self, rows: np.ndarray) -> Regression:
         """Some of the rows, in the order of `rows`."""
         columns = tuple(column[rows] for column in self.columns)
-        return Regression(
-            self.likelihood,
-            columns,
-            self.X[rows],
-            self.offset[rows],
-            self.mean,
-            self.sd,
-            self.dispersions,
-        )
+        return replace(self, columns=columns, X=self.X[rows], offset=self.offset[rows])
 
     def predictor(self, beta: np.ndarray) -> np.ndarray:
         """Xβ + offset at n points (n, p), (n, N)."""
@@ -55,10 +65,8 @@ class Regression:
 
     def log_prior(self, beta: np.ndarray) -> np.ndarray:
         """log p(β) at n points (n, p), (n,); a flat prior adds nothing."""
-        proper = np.isfinite(self.sd)
-        z = (beta[:, proper] - self.mean[proper]) / self.sd[proper]
-        constant = np.log(self.sd[proper]).sum() + proper.sum() * np.log(2 * np.pi) / 2
-        return -(z**2).sum(1) / 2 - constant
+        away = beta - self.mean
+        return self.constant - ((away @ self.P) * away).sum(1) / 2
 
     def log_prior_dispersion(self, theta: np.ndarray) -> np.ndarray:
         """log p of the dispersions' part of θ at n points (n, k), (n,), with its Jacobian."""
@@ -122,8 +130,8 @@ class Regression:
             lambda tail: log_prior(np.column_stack([np.tile(theta[:p], (len(tail), 1)), tail]))
         )(theta[p:])
         gradient, H = gradient.copy(), H.copy()
-        gradient[:p] -= (theta[:p] - self.mean) / self.sd**2
-        H[np.arange(p), np.arange(p)] -= 1 / self.sd**2
+        gradient[:p] -= self.P @ (theta[:p] - self.mean)
+        H[:p, :p] -= self.P
         gradient[p:d] += first
         H[p:, p:] += second
         return value, gradient, H

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import InvalidModel
 from .coordinates import FREE, Kind
 from .groups import gather
-from .inside import Effects, Evaluated
+from .inside import Effects, Evaluated, Lines
 from .levels import DROP
 from .louis import louis
 from .regression import Regression, lifted
@@ -146,38 +146,75 @@ class Slopes:
         return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
-        """log density at n points, with E z and E z² of every group's pair, (n, 2G) each."""
+        """log density at n points, with E z (n, 2G) and E z₁², z₂², z₁z₂ (n, 3G) of every group."""
         n = len(theta)
-        first, second = np.zeros((n, self.G, 2)), np.zeros((n, self.G, 2))
+        first, second = np.zeros((n, self.G, 2)), np.zeros((n, self.G, 3))
         value = np.full(n, -np.inf)
         for at in self._chunks(self._possible(theta)):
             sums = self._sums(theta[at])
+            P, Z = sums.probability, sums.nodes
             value[at] = sums.value
-            first[at] = np.einsum("ngk,ngki->ngi", sums.probability, sums.nodes)
-            second[at] = np.einsum("ngk,ngki->ngi", sums.probability, sums.nodes**2)
+            first[at] = np.einsum("ngk,ngki->ngi", P, Z)
+            second[at, :, :2] = np.einsum("ngk,ngki->ngi", P, Z**2)
+            second[at, :, 2] = np.einsum("ngk,ngk->ng", P, Z[..., 0] * Z[..., 1])
         return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
 
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
     ) -> tuple[Effects, ...]:
-        """Posterior means and sds of each term's levels from the groups' mean moments (2G,)."""
+        """Posterior means and sds of each term's levels from the groups' mean moments (2G,), (3G,)."""
         precision, _ = self._precision(theta[:, self.p : self.p + self.k])
-        prior = weights @ np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2)
+        S = np.tensordot(weights, np.linalg.inv(precision), axes=1)
+        prior = np.array([S[0, 0], S[1, 1], S[0, 1]])
         m1 = np.vstack([first.reshape(-1, 2), np.zeros(2)])[self.groups.group]
-        m2 = np.vstack([second.reshape(-1, 2), prior])[self.groups.group]
-        mean, sd = m1, np.sqrt(m2 - m1**2)
+        m2 = np.vstack([second.reshape(-1, 3), prior])[self.groups.group]
+        mean, sd = m1, np.sqrt(m2[:, :2] - m1**2)
+        a, b, c = m2.sum(0)
+        square = np.array([[a, c], [c, b]])
         if len(self.terms) == 1:
-            return (Effects(mean, sd),)
-        return Effects(mean[:, :1], sd[:, :1]), Effects(mean[:, 1:], sd[:, 1:])
+            return (Effects(mean, sd, square),)
+        return (
+            Effects(mean[:, :1], sd[:, :1], square[:1, :1]),
+            Effects(mean[:, 1:], sd[:, 1:], square[1:, 1:]),
+        )
+
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of the groups (2G, a) to each term's levels; nothing of a level without rows."""
+        pairs = values.reshape(self.G, 2, -1)
+        placed = np.concatenate([pairs, np.zeros((1, *pairs.shape[1:]))])[self.groups.group]
+        return (placed,) if len(self.terms) == 1 else (placed[:, :1], placed[:, 1:])
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m rows at the nodes of their levels."""
+        group = np.append(self.groups.group, -1)[codes[0]]
+        new, r = group < 0, np.concatenate(R, axis=1)
+        for at in self._chunks(np.arange(len(theta)), len(X)):
+            if new.all():
+                Z, P = np.zeros((len(at), len(X), 1, 2)), np.ones((len(at), len(X), 1))
+            else:
+                sums = self._sums(theta[at])
+                Z, P = sums.nodes[:, group], sums.probability[:, group]
+                Z[:, new], P[:, new] = 0.0, 1 / P.shape[2]
+            precision, _ = self._precision(theta[at, self.p : self.p + self.k])
+            fresh = np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
+            eta = (theta[at, : self.p] @ X.T)[:, :, None] + np.einsum("mi,nmki->nmk", r, Z)
+            yield Lines(at, eta, P, np.where(new, fresh, 0.0))
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes, and the search for their ends."""
+        return self.N * (self.nodes**2 + 60.0)
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Indices of points whose sds are within double precision's reach."""
         log = np.array(self.kinds) == "log"
         return np.flatnonzero((np.abs(theta - self.start())[:, log] < _REACH).all(1))
 
-    def _chunks(self, points: np.ndarray) -> Iterator[np.ndarray]:
+    def _chunks(self, points: np.ndarray, rows: int = 0) -> Iterator[np.ndarray]:
         """Points in runs that keep the arrays in cache."""
-        n = max(1, int(_CELLS / (self.N * self.nodes**2)))
+        n = max(1, int(_CELLS / (max(self.N, rows) * self.nodes**2)))
         for start in range(0, len(points), n):
             yield points[start : start + n]
 

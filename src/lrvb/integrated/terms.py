@@ -38,7 +38,8 @@ class Spread(NamedTuple):
 class Term:
     """One term: the level of each row (N,), its coefficients' columns R (N, q), and its prior.
 
-    sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all.
+    sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all. They are
+    on the scale of the columns, or of (1, x − x̄) if `centred`.
     """
 
     codes: np.ndarray
@@ -46,6 +47,7 @@ class Term:
     levels: int
     sds: tuple[SdPrior, ...] | Wishart
     correlations: LKJ | None = None
+    centred: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.sds, Wishart):
@@ -109,6 +111,14 @@ class Term:
         """log p(θ) of this term's part at n points, (n,), every Jacobian included."""
         q = self.q
         log_sd, fisher = theta[:, :q], theta[:, q:]
+        if self.centred and q > 1:
+            assert isinstance(self.sds, tuple)
+            assert self.correlations is not None
+            root, _ = partial_root(fisher, q)
+            columns = np.tril_indices(q, -1)[1]
+            value = self.correlations.log_density(root @ root.swapaxes(1, 2)) + log_sd.sum(-1)
+            value = value + sum(p.log_density(np.exp(log_sd[:, i])) for i, p in enumerate(self.sds))
+            return value + (log_one_minus_square(fisher) * ((q - columns) / 2)).sum(-1)
         if isinstance(self.sds, Wishart):
             value = self.sds.log_density(spread.sd, spread.correlation)
         else:

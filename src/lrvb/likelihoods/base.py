@@ -15,6 +15,8 @@ from .given import NOTHING, Given, take
 from .links import Link
 from .quantiles import averaged_quantile
 
+_STEP = 1e-4  # of central differences in η: first derivatives to 1e-8, second to 1e-7
+
 #: (column, row, value, problem, remedy) → the error that names them.
 Refuse = Callable[[str, int, Any, str, str], Exception]
 
@@ -53,6 +55,19 @@ class Likelihood:
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """log p(y | η), normalised, written with the functions of `xp`."""
         raise NotImplementedError
+
+    def constant(self, y: Any, given: Given = NOTHING) -> Any:
+        """What log p has that depends neither on η nor on a dispersion, of every row."""
+        return np.zeros(np.shape(y))
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """log p(y | η) but for the constant, for sums that ask for many η of the same rows."""
+        return self.log_p(y, eta, given, NUMPY) - self.constant(y, given)
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """Score ∂ log p/∂η and information −∂² log p/∂η², here by central differences of the kernel."""
+        low, middle, high = (self.kernel(y, eta + move, given) for move in (-_STEP, 0.0, _STEP))
+        return (high - low) / (2 * _STEP), (2 * middle - low - high) / _STEP**2
 
     def scale(self, given: Given) -> Any:
         """The distance in η on which log p changes its shape: one on a log or logit scale."""

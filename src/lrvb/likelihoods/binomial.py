@@ -35,6 +35,21 @@ class Binomial(Likelihood):
         choices = xp.gammaln(trials + 1.0) - xp.gammaln(y + 1.0) - xp.gammaln(trials - y + 1.0)
         return y * eta - trials * xp.logaddexp(0.0, eta) + choices
 
+    def constant(self, y: Any, given: Given = NOTHING) -> Any:
+        """The log of the choices."""
+        trials = trials_of(given)
+        return gammaln(trials + 1.0) - gammaln(y + 1.0) - gammaln(trials - y + 1.0)
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """yη − trials · log(1 + exp η)."""
+        return y * eta - trials_of(given) * (np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta))))
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """y − trials · σ(η) and trials · σ(η)σ(−η)."""
+        trials, small = trials_of(given), np.exp(-np.abs(eta))
+        share = np.where(eta >= 0, 1.0, small) / (1 + small)
+        return y - trials * share, trials * (small / (1 + small) ** 2)
+
     def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """trials · σ(η)."""
         return trials_of(given) * expit(eta)

@@ -40,6 +40,12 @@ class Gaussian(Likelihood):
         sd = given["residual"]
         return -0.5 * ((y - eta) / sd) ** 2 - xp.log(sd) - HALF_LOG_2PI
 
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """(y − η)/sd² and 1/sd²."""
+        precision = np.asarray(given["residual"]) ** -2.0
+        score = (y - eta) * precision
+        return score, np.broadcast_to(precision, np.shape(score))
+
     def scale(self, given: Given) -> Any:
         """The residual's sd."""
         return given["residual"]

@@ -24,6 +24,19 @@ class Poisson(Likelihood):
         """yη − exp η − log y!."""
         return y * eta - xp.exp(eta) - xp.gammaln(y + 1.0)
 
+    def constant(self, y: Any, given: Given = NOTHING) -> Any:
+        """−log y!."""
+        return -gammaln(y + 1.0)
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """yη − exp η."""
+        return y * eta - np.exp(eta)
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """y − exp η and exp η."""
+        rate = np.exp(eta)
+        return y - rate, rate
+
     def expected_log_p(self, y: Any, mean: Any, v: Any, xp: Any = NUMPY) -> Any:
         """E log p = yη̄ − exp(η̄ + v/2) − log y! for η ~ N(η̄, v)."""
         return y * mean - xp.exp(mean + v / 2) - xp.gammaln(y + 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -40,6 +40,41 @@ def averaged_quantile(
     return result
 
 
+def nodes_quantile(
+    likelihood: Likelihood, eta: np.ndarray, prob: float, given: Given
+) -> np.ndarray:
+    """The smallest y with mean P(Y ≤ y | η) ≥ prob over equally probable nodes η (m, K) of every row."""
+    average = _Nodes(likelihood, eta, given)
+    asked = np.full(len(eta), float(prob))
+    low, high = _ends(likelihood, eta.min(1), eta.max(1), asked, given)
+    if not likelihood.light_tails:
+        _widen(average, asked, low, high)
+    return _halve(average, asked, low, high)
+
+
+class _Averaged(Protocol):
+    """P(Y ≤ y) of some rows, averaged over η."""
+
+    likelihood: Likelihood
+
+    def cdf(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """At one y for each of the rows asked for."""
+
+
+class _Nodes:
+    """y ↦ the mean of P(Y ≤ y | η) over nodes of η (m, K)."""
+
+    def __init__(self, likelihood: Likelihood, eta: np.ndarray, given: Given):
+        self.likelihood, self.eta, self.given = likelihood, eta, given
+
+    def cdf(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """At one y for each of the rows asked for."""
+        given, total = take(self.given, rows), np.zeros(len(rows))
+        for k in range(self.eta.shape[1]):
+            total += self.likelihood.cdf(y, self.eta[rows, k], given)
+        return total / self.eta.shape[1]
+
+
 class _Average:
     """y ↦ E_η P(Y ≤ y | η) of some rows."""
 
@@ -67,8 +102,11 @@ class _Average:
 
 def _bisect(average: _Average, prob: np.ndarray) -> np.ndarray:
     """Halve a bracket until its ends are neighbours."""
+    return _halve(average, prob, *_bracket(average, prob))
+
+
+def _halve(average: _Averaged, prob: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     discrete = average.likelihood.discrete
-    low, high = _bracket(average, prob)
     near = np.ones_like(low) if discrete else FINE * (high - low)
     for _ in range(64):  # counts beyond 2⁵³ have no neighbours
         rows = np.flatnonzero(high - low > near)
@@ -88,16 +126,26 @@ def _bracket(average: _Average, prob: np.ndarray) -> tuple[np.ndarray, np.ndarra
     They are Bernstein's bounds, which hold for light tails; others are widened until they do.
     """
     likelihood, given = average.likelihood, average.given
+    lowest = average.mean + ndtri(prob / 2) * average.sd
+    highest = average.mean - ndtri((1 - prob) / 2) * average.sd
+    low, high = _ends(likelihood, lowest, highest, prob, given)
+    if not likelihood.light_tails:
+        _widen(average, prob, low, high)
+    return low, high
+
+
+def _ends(
+    likelihood: Likelihood, lowest: np.ndarray, highest: np.ndarray, prob: np.ndarray, given: Given
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bernstein's bounds of Y at the lowest and at the highest η that matter."""
     above, below = (1 - prob) / 2, prob / 2
-    top, wide = _moments(likelihood, average.mean - ndtri(above) * average.sd, given)
-    bottom, low_wide = _moments(likelihood, average.mean + ndtri(below) * average.sd, given)
+    top, wide = _moments(likelihood, highest, given)
+    bottom, low_wide = _moments(likelihood, lowest, given)
     t = -np.log(above)
     high = top + np.sqrt(2 * wide * t) + t
     low = bottom - np.sqrt(-2 * low_wide * np.log(below))
     if likelihood.discrete:
         low, high = np.maximum(np.floor(low) - 1, -1.0), np.ceil(high)
-    if not likelihood.light_tails:
-        _widen(average, prob, low, high)
     return low, high
 
 
@@ -111,7 +159,7 @@ def _moments(
     return mean, np.maximum(mean, variance) if likelihood.discrete else variance
 
 
-def _widen(average: _Average, prob: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+def _widen(average: _Averaged, prob: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     """Move the ends outward, in place, in steps that double, until they hold the quantile."""
     step = high - low
     for _ in range(100):

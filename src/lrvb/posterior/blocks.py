@@ -127,6 +127,15 @@ class RealBlock:
         return self
 
 
+@dataclass(frozen=True)
+class DerivedBlock(RealBlock):
+    """Functions of the other blocks: they have moments, and draws of the others give their draws."""
+
+    def unconstrained(self, m: np.ndarray) -> Coordinates:
+        """None of its own."""
+        return Coordinates(np.zeros(0), np.zeros((0, self.size)), np.zeros((0, 0)))
+
+
 @dataclass(frozen=True, eq=False)
 class FamilyBlock:
     """All copies of a family, with their flat natural parameters η."""

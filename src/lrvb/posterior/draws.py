@@ -16,6 +16,7 @@ import scipy.linalg
 
 from ..engine.second_order import Refined
 from ..errors import NotAMaximum
+from .blocks import DerivedBlock
 from .estimate import Estimate
 
 
@@ -50,6 +51,8 @@ def constrained(estimate: Estimate, free: Unconstrained, u: np.ndarray) -> dict[
     """The values of every block at coordinates u (n, k)."""
     values, start = {}, 0
     for name, width in free.widths.items():
+        if isinstance(estimate.blocks[name], DerivedBlock):
+            continue
         values[name] = estimate.blocks[name].constrain(u[:, start : start + width])
         start += width
     return values
@@ -73,6 +76,8 @@ def draw(
         mean, sd = mean + second.shift, np.sqrt(second.variance + rest)
     values, start = {}, 0
     for name, width in free.widths.items():
+        if isinstance(estimate.blocks[name], DerivedBlock):
+            continue
         here = slice(start, start + width)
         values[name] = estimate.blocks[name].at_scores(
             score[:, here], mean[here], sd[here], own_mean=refine is None

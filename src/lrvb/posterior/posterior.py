@@ -28,6 +28,7 @@ from .intervals import check_probability, intervals, support_ends
 from .locals import LocalVariables, NoLocals, rows_of
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
+from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +52,8 @@ class Posterior:
         response: Response | None = None,
         origin: str = "made from plain estimates",
         second_order: Callable[[np.ndarray], Refined] | None = None,
+        weighted: WeightedDraws | None = None,
+        absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         certificate: Certificate | None = None,
     ):
@@ -60,11 +63,14 @@ class Posterior:
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
         and variances of linear functions of the estimate's statistics, where that can be done;
         `certifier` checks the answer against the exact density, and `certificate` is what it found.
+        `weighted` are draws of the posterior itself, from which intervals and draws are then made.
+        `absent` has a sentence for each name that one may ask for and that has no answer.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
         self.observed = observed
         self._response, self._origin, self._second_order = response, origin, second_order
+        self.weighted, self.absent = weighted, dict(absent or {})
         self._certifier, self.certificate = certifier, certificate
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
@@ -126,8 +132,10 @@ class Posterior:
         """
         check_probability("prob", prob)
         at = self._at(self.names)
-        lower, upper = intervals(self.estimate, prob)
+        lower, upper = self._intervals(prob)
         verdicts = [NOT_CHECKED] * len(at)
+        if self.weighted is not None and self.weighted.verdicts:
+            verdicts = list(self.weighted.verdicts)
         if self.certificate is not None:
             verdicts = [verdict for verdict, _ in self.certificate.verdicts]
         result = table(
@@ -192,6 +200,12 @@ class Posterior:
         elif certify == "auto" and self._certifier is not None:
             self.certificate = self._certifier.automatic(progress=progress)
 
+    def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central intervals of every flat coordinate."""
+        if self.weighted is not None:
+            return self.weighted.intervals(prob)
+        return intervals(self.estimate, prob)
+
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
     ) -> Any:
@@ -220,6 +234,7 @@ class Posterior:
 
         A Gaussian copula with linear response's correlations; margins are the families' own (gamma
         for τ), with its mean and sd on the unconstrained scale (log τ): every draw is a valid value.
+        A posterior that has weighted draws of its own gives those, in proportion to their weights.
         With `refined=True` its means and sds are those of `refined`.
         """
         if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1:
@@ -230,6 +245,8 @@ class Posterior:
             raise InvalidModel(
                 f"seed={seed!r} must be a whole number, 0 or more, or a numpy Generator."
             ) from error
+        if self.weighted is not None and not refined:
+            return self.weighted.draw(self.estimate, int(n), rng)
         return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
     def refined(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
@@ -329,6 +346,8 @@ class Posterior:
                 continue
             inside = [k for k in self.names if _stem(k) == name] or self._of_block(name)
             if not inside:
+                if name in self.absent:
+                    raise InvalidModel(self.absent[name])
                 close = difflib.get_close_matches(str(name), self.names, n=3)
                 hint = f" Did you mean {', '.join(close)}?" if close else ""
                 shown = ", ".join(self.names[:12]) + (", …" if len(self.names) > 12 else "")

@@ -19,11 +19,12 @@ from ..numerics.double import in_double
 from ..numerics.fingerprint import fingerprint
 from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
-from .blocks import Block, FamilyBlock, RealBlock, Support
+from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
+from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,7 +59,13 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "reason": how.reason,
         "stationarity": float(how.stationarity),
         "local": {},
+        "absent": posterior.absent,
     }
+    if posterior.weighted is not None:
+        header["verdicts"] = list(posterior.weighted.verdicts)
+        arrays["weighted/values"] = posterior.weighted.values
+        arrays["weighted/weights"] = posterior.weighted.weights
+        arrays["weighted/root"] = posterior.weighted.root
     for name in posterior.local_variables.names if local else []:
         dataset = posterior.local(name)
         dim = str(dataset["mean"].dims[0])
@@ -137,8 +144,9 @@ def _posterior(
     """The posterior from the content of a file."""
     made: dict[str, RealBlock | Family] = {}
     for name, spec in header["blocks"].items():
+        kind = DerivedBlock if spec.get("derived") else RealBlock
         real = "shape" in spec
-        made[name] = RealBlock(_shape(spec["shape"])) if real else _family(name, spec, known)
+        made[name] = kind(_shape(spec["shape"])) if real else _family(name, spec, known)
     sizes = {
         name: part.size if isinstance(part, RealBlock) else part.copies * part.size
         for name, part in made.items()
@@ -180,7 +188,28 @@ def _posterior(
         ),
         origin="read from a file",
         certificate=certificate,
+        weighted=_weighted(archive, a, header),
+        absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
     )
+
+
+def _weighted(archive: Archive, a: int, header: Mapping[str, Any]) -> WeightedDraws | None:
+    """The weighted draws that a file holds, if any."""
+    if "weighted/weights" not in archive.names:
+        return None
+    weights, root = archive.array("weighted/weights"), archive.array("weighted/root")
+    n, p = len(weights), root.shape[-1]
+    found = WeightedDraws(
+        archive.array("weighted/values", (n, a)),
+        archive.array("weighted/weights", (n,)),
+        archive.array("weighted/root", (n, p, p)),
+        tuple(str(verdict) for verdict in header["verdicts"]),
+    )
+    for name in ("values", "weights", "root"):
+        require_finite(f"weighted/{name}", getattr(found, name))
+    if p > a or (weights < 0).any() or not np.isclose(weights.sum(), 1):
+        raise ValueError("the weights of the draws must be positive and sum to one")
+    return found
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -221,7 +250,7 @@ def _plain(label: Any) -> Any:
 def _describe(name: str, block: Block) -> dict[str, Any]:
     """A block as JSON: the shape of real numbers; where a family's class lives and its arguments."""
     if isinstance(block, RealBlock):
-        return {"shape": list(block.shape)}
+        return {"shape": list(block.shape), "derived": isinstance(block, DerivedBlock)}
     if not isinstance(block, FamilyBlock):
         raise InvalidModel(f"Block '{name}' cannot be saved: files do not know {block!r}.")
     family = block.family

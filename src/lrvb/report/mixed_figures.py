@@ -21,7 +21,7 @@ def write_figures(model: Any, out: Path) -> list[tuple[Path, str]]:
         found.append(
             (
                 _saved(draw_coefficients(model, None, None, prob=0.94), out / "coefficients.png"),
-                "Fixed effects with 94 % intervals, by linear response and by the variational fit alone.",
+                "Fixed effects with 94 % intervals, and what mean field alone would have said.",
             )
         )
     what = (

@@ -34,9 +34,12 @@ def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -
     ax.set_ylim(len(table) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, {prob:.0%} interval")
     _plain(ax)
-    alone = "mean field" if model.factorization == "mean_field" else "the variational fit alone"
+    integrated = model.posterior_.weighted is not None
+    ours = "integrated" if integrated else "linear response"
+    mean_field = integrated or model.factorization == "mean_field"
+    alone = "mean field" if mean_field else "the variational fit alone"
     handles = [
-        Line2D([], [], marker="o", color=LRVB, label="linear response"),
+        Line2D([], [], marker="o", color=LRVB, label=ours),
         Line2D([], [], marker="o", color=MFVB, label=alone),
     ]
     _legend_above(ax, handles)

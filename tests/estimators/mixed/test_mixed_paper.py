@@ -110,7 +110,7 @@ def test_one_gaussian_factor_for_rows_is_above_the_papers():
     data = counts()
     gaussian = lrvb.infer(lrvb.models.NormalPoisson(local="gaussian"), {"x": data.x, "y": data.y})
     priors = {"x": Normal(0, BETA_VAR**0.5), "1|obs": Gamma(1, 1)}
-    blocked = lrvb.MixedModel("y ~ 0 + x + (1|obs)", "poisson", priors).fit(data)
+    blocked = lrvb.MixedModel("y ~ 0 + x + (1|obs)", "poisson", priors, "variational").fit(data)
     assert blocked.elbo_ > gaussian.elbo
     assert blocked.elbo_ < gaussian.elbo + 1.0
 
@@ -139,7 +139,7 @@ def test_the_bound_is_below_the_exact_evidence():
 
     By dense algebra at the nodes of a Gauss-Laguerre rule of q(τ)q(ν); mean field's bound is lower.
     """
-    evidence, model, data = exact().log_evidence, slope_model("blocked"), slopes()
+    evidence, model, data = exact().log_evidence, slope_model("variational"), slopes()
     groups = data.g.nunique()
     Z = (data.g.to_numpy()[:, None] == np.arange(groups)) * data[["r"]].to_numpy()
     C = np.hstack([data[["x1", "x2"]], Z])
@@ -178,7 +178,7 @@ def nodes(law, n=24):
 
 def test_blocked_sds_are_those_of_the_exact_posterior():
     """Fixed effects, log precisions and every level's slope within 5 %, means within 0.2 sd."""
-    truth, ours = exact(), slope_model("blocked").posterior_
+    truth, ours = exact(), slope_model("variational").posterior_
     for theirs, mine in SLOPE_NAMES.items():
         if mine.startswith("precision"):
             continue
@@ -202,7 +202,7 @@ def test_known_precisions_make_the_posterior_exact():
         "residual": Gamma(sure, sure / 1.2),
     }
     formula = "y ~ x1 + x2 + (1 + r || g)"
-    model = lrvb.MixedModel(formula, "gaussian", priors, tol=1e-10).fit(data)
+    model = lrvb.MixedModel(formula, "gaussian", priors, "variational", tol=1e-10).fit(data)
     n, groups = len(data), data.g.nunique()
     X = np.column_stack([np.ones(n), data.x1, data.x2])
     Z = np.zeros((n, groups, 2))

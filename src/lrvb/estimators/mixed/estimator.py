@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
+from ...integrated.integration import TooMuchWork
+from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
-from .answers.prediction import check_request, predict_rows
+from .answers.prediction import Answers, VariationalAnswers, check_request, predict_rows
+from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
 from .design.standardised import Standardisation, fixed_prior, standardisation
@@ -27,12 +32,17 @@ from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
+from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
+from .integral.fit import IntegratedFit, integrate_model
+from .integral.levels import IntegratedEffects
+from .integral.prediction import IntegratedAnswers
+from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTORIZATIONS = ("blocked", "mean_field")
+FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
@@ -42,13 +52,17 @@ class MixedModel:
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
     `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
-    `factorization="blocked"` all coefficients (β, z) share one Gaussian factor, which is integrated
-    out; "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `priors` are by name, on the
+    `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
+    coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
+    "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
+    q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
+    verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
-    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`,
-    `n_iter_` and `converged_` say how it went.
+    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
+    (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
+    (whether the draws' weights can be averaged) say how it went.
     """
 
     def __init__(
@@ -97,9 +111,27 @@ class MixedModel:
                 f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
                 "a fixed effect or a group."
             )
-        priors = resolve(self.priors, design)
-        problem = state_problem(PrecisionModel(priors, design), None)
         standard = standardisation(design)
+        why = (
+            f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
+        )
+        if self.factorization == "blocked":
+            try:
+                priors = resolve(self.priors, design)
+                bar = self._bar(design.n)
+                found = integrate_model(design, priors, standard, bar)
+            except (NoExactSums, TooMuchWork, NoMode) as error:
+                why = f"{_lower(str(error))}; this is the variational fit"
+            else:
+                self._keep_integrated(design, priors, found)
+                return self
+        self._fit_variational(design, standard, why)
+        return self
+
+    def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
+        """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
+        priors = resolve(self.priors, design, of_precisions=True)
+        problem = state_problem(PrecisionModel(priors, design), None)
         optimum, arrangement = find_optimum(
             design,
             problem,
@@ -110,44 +142,93 @@ class MixedModel:
             max_iter=self.max_iter,
             progress=self._progress(design.n),
         )
-        averaged = self.factorization == "blocked"
+        averaged = self.factorization != "mean_field"
         response = respond(linearize(optimum))
         joint = join(arrangement.block, response, standard, averaged=averaged)
-        self._keep(design, priors, standard, arrangement, joint)
-        return self
+        self._keep_variational(design, priors, standard, arrangement, joint, why)
 
-    def _keep(
+    def _keep_variational(
         self,
         design: Design,
         priors: MixedPriors,
         standard: Standardisation,
         arrangement: Arrangement,
         joint: JointResponse,
+        why: str = "",
+        derived: bool = True,
     ) -> None:
-        labels = _labels(design, joint)
-        names = [label for label in labels if label is not None]
-        columns = np.array([i for i, label in enumerate(labels) if label is not None])
-        effects = Effects(design, standard, arrangement, joint, names, columns)
-        observed = {design.formula.response: design.y}
-        self.posterior_ = Posterior(
-            replace(joint.estimate, labels=tuple(labels)),
-            joint.precisions.fit.convergence,
-            local_variables=effects,
-            observed=observed,
-            response=joint.precisions,
+        """Keep a fit; `derived` adds sds and correlations to its names."""
+
+        def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
+            return Posterior(
+                estimate,
+                joint.precisions.fit.convergence,
+                local_variables=local_variables,
+                observed={design.formula.response: design.y},
+                response=joint.precisions,
+            )
+
+        estimate = replace(joint.estimate, labels=tuple(_labels(design, joint)))
+        M = np.eye(len(estimate.m))[list(estimate.index.values())]
+        if derived:
+            parts = [derived_sds(design, joint.precisions)]
+            if any(len(term.coefficients) > 1 for term in design.terms):
+                parts.append(derived_correlations(design, posterior(estimate)))
+            J = np.concatenate([part.J for part in parts])
+            M = np.vstack([M, np.hstack([np.zeros((len(J), M.shape[1] - J.shape[1])), J])])
+            estimate = with_derived(estimate, parts)
+        effects = Effects(design, standard, arrangement, joint, list(estimate.index), M)
+        answers = VariationalAnswers(design, standard, arrangement, joint)
+        self._joint, self._arrangement, self._standard = joint, arrangement, standard
+        certificate = variational_certificate(why)
+        self._keep(design, priors, posterior(estimate, effects), effects, answers, certificate)
+
+    def _keep_integrated(self, design: Design, priors: MixedPriors, found: IntegratedFit) -> None:
+        certificate = found.certificate
+        how = Convergence(
+            elbo=certificate.log_evidence,
+            trace=np.array([certificate.log_evidence]),
+            n_iter=certificate.draws,
+            converged=certificate.k_hat < 0.7,
+            reason="" if certificate.k_hat < 0.7 else f"k-hat is {certificate.k_hat:.2f}",
+            stationarity=0.0,
         )
+        effects = IntegratedEffects(found)
+        posterior = Posterior(
+            found.estimate,
+            how,
+            local_variables=effects,
+            observed={design.formula.response: design.y},
+            origin="made by integration over the hyperparameters",
+            weighted=found.weighted,
+            absent=found.absent,
+        )
+        self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
+        self._integrated = found
+
+    def _keep(
+        self,
+        design: Design,
+        priors: MixedPriors,
+        posterior: Posterior,
+        effects: Effects | IntegratedEffects,
+        answers: Answers,
+        certificate: MixedCertificate,
+    ) -> None:
+        self.posterior_, self.certificate_ = posterior, certificate
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
-        self.elbo_, self.n_iter_ = self.posterior_.elbo, self.posterior_.n_iter
-        self.converged_ = self.posterior_.converged
-        self._standard, self._arrangement = standard, arrangement
-        self._joint, self._effects = joint, effects
+        self.elbo_, self.n_iter_ = posterior.elbo, posterior.n_iter
+        self.log_evidence_ = certificate.log_evidence
+        self.converged_ = posterior.converged
+        self._effects, self._answers = effects, answers
 
     def __repr__(self) -> str:
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} iterations"
+            steps = "draws" if self.certificate_.method == IMPORTANCE else "iterations"
+            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 
@@ -157,6 +238,10 @@ class MixedModel:
             if said is not None:
                 return bool(said)
         return rows > MANY and sys.stderr.isatty()
+
+    def _bar(self, rows: int) -> Callable[[int, int], None] | None:
+        """Progress of the draws, where it is to be shown."""
+        return show_draws if self._progress(rows) else None
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
@@ -170,11 +255,13 @@ class MixedModel:
     # ---- tables ---------------------------------------------------------------------------
 
     def summary(self, prob: float = 0.94) -> Summary:
-        """A DataFrame `mean, sd, mfvb_sd, lower, upper` that prints with heading, blocks and priors.
+        """A DataFrame `mean, sd, mfvb_sd, lower, upper, verdict`, printed with heading, blocks and priors.
 
         Fixed effects by their names; `sd[1|g]`, `sd[x|g]` and `corr[g][1,x]` of the random effects;
-        `sd[residual]`. Intervals of sds are made on the log scale. Correlations are summarised from
-        draws with a fixed seed, their mfvb_sd from draws of q.
+        `sd[residual]`. Intervals are quantiles of the weighted draws; of a variational fit those of
+        sds are made on the log scale, and correlations summarised from draws with a fixed seed.
+        `mfvb_sd` is that of a factor of its own: of coefficients given the expected sds, of an sd
+        given what is expected of the squares of its effects.
         """
         return summarize_model(
             self.formula,
@@ -182,6 +269,7 @@ class MixedModel:
             self._design(),
             self.priors_,
             self.posterior_,
+            self.certificate_,
             prob,
         )
 
@@ -246,6 +334,17 @@ def _require_fittable(family: Likelihood) -> None:
             f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
             "do not fit; give a likelihood without one, with its value fixed in the object."
         )
+
+
+def _lower(sentence: str) -> str:
+    """A sentence as a clause."""
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def show_draws(done: int, expected: int) -> None:
+    """One line that tells how many draws there are."""
+    end = "\n" if done >= expected else ""
+    print(f"\r{done:,} of {expected:,} draws", end=end, file=sys.stderr, flush=True)
 
 
 def _labels(design: Design, joint: JointResponse) -> list[str | None]:

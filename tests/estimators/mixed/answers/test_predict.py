@@ -65,7 +65,7 @@ def conditional(model, C, m):
 @pytest.mark.parametrize("name", ["slopes", "crossed"])
 def test_gaussian_prediction_is_the_dense_formula(name):
     """η̄ = c'μ and Var η = c'Q⁻¹c + (c'R)Σ̂(c'R)ᵀ, R by differences of dense solves."""
-    model = fitted(name, "mean_field")  # "blocked" also averages Q⁻¹ over the precisions
+    model = fitted(name, "mean_field")  # "variational" also averages Q⁻¹ over the precisions
     design, inner = model.design_, model._joint.precisions
     C = dense(model, [t.R for t in design.terms], [f.codes for f in design.factors], design.X)
     m = np.asarray(inner.fit.m)
@@ -121,7 +121,7 @@ def predictor(formula, family, factorization, y):
 
 
 @pytest.mark.parametrize("name", ["counts", "rows"])
-@pytest.mark.parametrize("factorization", ["blocked", "mean_field"])
+@pytest.mark.parametrize("factorization", ["variational", "mean_field"])
 def test_variance_is_the_derivative_of_the_mean(name, factorization):
     """eq:lrvb_derivative_defn: tilting by tη_n adds t to the count y_n, and nothing else."""
     model = fitted(name, factorization)

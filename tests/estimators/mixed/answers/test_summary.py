@@ -104,7 +104,7 @@ def test_it_is_a_flat_table():
         *("Intercept", "x", "w", "c[b]", "c[c]"),
         *("sd[1|g]", "sd[x|g]", "corr[g][1,x]", "sd[residual]"),
     ]
-    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper"]
+    assert list(summary.columns) == ["mean", "sd", "mfvb_sd", "lower", "upper", "verdict"]
     assert summary.loc["x", "sd"] == fitted("slopes").posterior_.sd("x").item()
     assert type(summary.loc[["x"]]) is pd.DataFrame
     assert type(summary[["mean"]]) is pd.DataFrame

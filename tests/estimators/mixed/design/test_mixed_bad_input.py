@@ -427,7 +427,7 @@ def test_constant_response() -> None:
 def unbounded(formula: str, data: pd.DataFrame, family: str, priors: dict | None = None) -> str:
     design = build(formula, data, family)
     with pytest.raises(InvalidData) as found:
-        resolve(priors, design)
+        resolve(priors, design, of_precisions=True)
     return str(found.value)
 
 
@@ -438,7 +438,7 @@ def test_all_zero_counts() -> None:
         'large it can be, for example priors={"Intercept": lrvb.prior.Normal(0, 2)}, or leave it out.'
     )
     held = {"Intercept": prior.Normal(0, 2)}
-    resolve(held, build("k ~ x + (1|g)", table(k=0), "poisson"))
+    resolve(held, build("k ~ x + (1|g)", table(k=0), "poisson"), of_precisions=True)
     positive = table(k=0, x=lambda d: d.x.abs())  # now x alone can lower every rate
     assert "no lower limit to 'x'" in unbounded("k ~ x", positive, "poisson", held)
 
@@ -447,7 +447,7 @@ def test_all_zero_counts_of_a_category() -> None:
     data = table(k=lambda d: d.k * (d.c == "a"))
     message = unbounded("k ~ c + x", data, "poisson")
     assert message.startswith("All counts in 'k' are zero wherever 'c[b]' would lower them")
-    resolve({"c[b]": prior.Normal(0, 2)}, build("k ~ c + x", data, "poisson"))
+    resolve({"c[b]": prior.Normal(0, 2)}, build("k ~ c + x", data, "poisson"), of_precisions=True)
 
 
 def test_one_outcome_only() -> None:
@@ -469,29 +469,29 @@ def test_separation() -> None:
     flat = unbounded("b ~ x + w + (1|g)", data, "bernoulli", {"x": prior.Normal(0, np.inf)})
     assert flat == message
     held = {"x": prior.Normal(0, 2)}
-    resolve(held, build("b ~ x + w + (1|g)", data, "bernoulli"))
+    resolve(held, build("b ~ x + w + (1|g)", data, "bernoulli"), of_precisions=True)
 
 
 def test_separation_by_a_combination() -> None:
     """Neither column separates alone; their sum does."""
     data = table(b=lambda d: (d.x + d.w > 0.1).astype(int))
     assert "by 'Intercept', 'x', 'w'" in unbounded("b ~ x + w + c", data, "bernoulli")
-    resolve(None, build("b ~ x + c", data, "bernoulli"))
+    resolve(None, build("b ~ x + c", data, "bernoulli"), of_precisions=True)
 
 
 def test_separation_in_one_category_of_many_trials() -> None:
     data = table(b=lambda d: np.where(d.c == "b", 3, d.b))
     assert "separated perfectly by 'c[b]'" in unbounded("prop(b, 3) ~ x + c", data, "binomial")
-    resolve(None, build("prop(b, 4) ~ x + c", data, "binomial"))
+    resolve(None, build("prop(b, 4) ~ x + c", data, "binomial"), of_precisions=True)
 
 
 def test_overlapping_data_are_not_separated() -> None:
-    resolve(None, build("b ~ x + w + c", table(), "bernoulli"))
+    resolve(None, build("b ~ x + w + c", table(), "bernoulli"), of_precisions=True)
     almost = table(b=lambda d: (d.x > 0.3).astype(int))
     highest, lowest = almost.x.idxmax(), almost.x.idxmin()
     almost.loc[highest, "b"] = 0
     almost.loc[lowest, "b"] = 1
-    resolve(None, build("b ~ x", almost, "bernoulli"))
+    resolve(None, build("b ~ x", almost, "bernoulli"), of_precisions=True)
 
 
 def test_only_an_effect_of_each_row():

@@ -82,7 +82,7 @@ def fitted(family: str, formula: str, factorization: str, **changed: Any) -> lrv
 
 def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
     """The model at the optimum of a design, without averaging."""
-    stated, where = resolve(model.priors, design), standardisation(design)
+    stated, where = resolve(model.priors, design, of_precisions=True), standardisation(design)
     problem = state_problem(PrecisionModel(stated, design), None)
     options = {"tol": 1e-11, "max_iter": 200}
     fixed = fixed_prior(stated, where)
@@ -90,7 +90,7 @@ def fitted_design(model: lrvb.MixedModel, design: Design) -> lrvb.MixedModel:
         design, problem, where, fixed, model.factorization, **options
     )
     plain = join(arrangement.block, respond(linearize(optimum)), where)
-    model._keep(design, stated, where, arrangement, plain)
+    model._keep_variational(design, stated, where, arrangement, plain, derived=False)
     return model
 
 
@@ -116,7 +116,7 @@ def base(case: str, factorization: str) -> lrvb.MixedModel:
 
 
 every_case = pytest.mark.parametrize("case", CASES)
-both = [(case, "blocked") for case in CASES]
+both = [(case, "variational") for case in CASES]
 both += [(case, "mean_field") for case in ("gaussian", "poisson, crossed", "poisson, rows")]
 both_ways = pytest.mark.parametrize(("case", "factorization"), both)
 
@@ -131,7 +131,7 @@ def assert_covariances(
     """
     scale = sds(model) * float(model.posterior_.sd(name).iloc[0])
     gap = np.abs(covariances(model, name) - expected) / scale
-    joint_rows = model.factorization == "blocked" and "1|obs" in model._effects
+    joint_rows = model.factorization == "variational" and "1|obs" in model._effects
     rows = model.n_rows_ if joint_rows else 0
     assert gap[: len(gap) - rows].max() < atol
     assert gap.max() < (1e-2 if joint_rows else atol)
@@ -171,7 +171,7 @@ def test_covariance_with_a_precision(case, factorization):
 
 @pytest.mark.parametrize(
     ("case", "factorization"),
-    [("gaussian, correlated", "mean_field"), ("poisson, correlated", "blocked")],
+    [("gaussian, correlated", "mean_field"), ("poisson, correlated", "variational")],
 )
 def test_covariance_with_a_precision_matrix(case, factorization):
     """A Wishart prior's inverse scale lowered by 2hE tilts by h·tr(EΛ)."""
@@ -192,7 +192,7 @@ def test_covariance_with_a_precision_matrix(case, factorization):
         assert_covariances(model, name, slope(refitted, 0.03 / unit), atol=1e-4)
 
 
-@pytest.mark.parametrize("factorization", ["blocked", "mean_field"])
+@pytest.mark.parametrize("factorization", ["variational", "mean_field"])
 def test_variance_of_a_random_effect(factorization):
     """A row of rate e⁻⁴⁰ with "count" h tilts by h(β₀ + z_k): its derivative less Cov(z, β₀) is Var z."""
     data = table()[["n", "x", "g"]].assign(o=0.0)
@@ -216,7 +216,7 @@ def test_variance_of_a_random_effect(factorization):
 @every_case
 def test_blocked_has_the_higher_bound_and_the_wider_sds_of_q(case):
     """The product of factors is a special case of the one factor, except for tilted rows."""
-    blocked, plain = base(case, "blocked"), base(case, "mean_field")
+    blocked, plain = base(case, "variational"), base(case, "mean_field")
     if "rows" not in case:
         assert blocked.elbo_ > plain.elbo_
     fixed = ["Intercept", "x"]
@@ -235,7 +235,7 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
     if "correlated" in case:
         sure["g"] = Wishart(1e8, 1e-8)
     priors = {"fixed": PRIORS["fixed"], **sure}
-    model = lrvb.MixedModel(formula, family, priors).fit(table())
+    model = lrvb.MixedModel(formula, family, priors, "variational").fit(table())
     plain = join(model._arrangement.block, model._joint.precisions, model._standard)
     Sigma = model._joint.estimate.Sigma
     assert_allclose(Sigma, plain.estimate.Sigma, rtol=0, atol=1e-7 * Sigma[0, 0])
@@ -243,7 +243,7 @@ def test_averaging_is_nothing_where_precisions_are_known(case):
 
 def test_without_an_average_linear_response_is_left_and_said(monkeypatch):
     """A point of the average that has no best Gaussian: a warning, and the sds at the expected precisions."""
-    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(table())
+    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson", factorization="variational").fit(table())
     block, precisions = model._arrangement.block, model._joint.precisions
     collapse = type(block).collapse
 

@@ -37,7 +37,7 @@ def table() -> pd.DataFrame:
 def resolved(
     priors: dict | None = None, formula: str = FORMULA, family: str = "gaussian", **new
 ) -> MixedPriors:
-    return resolve(priors, build(formula, table().assign(**new), family))
+    return resolve(priors, build(formula, table().assign(**new), family), of_precisions=True)
 
 
 def test_stated_priors_arrive_where_they_are_named() -> None:
@@ -89,14 +89,20 @@ def test_only_gaussian_has_a_residual() -> None:
         ),
         (
             {"X": prior.Normal(0, 1)},
-            r"Valid keys: 'fixed', 'Intercept', 'x', 'c\[b\]', 'g', '1\|h', ",
+            r"Valid keys: 'fixed', 'Intercept', 'x', 'c\[b\]', '1\|g', 'x\|g', 'corr\[g\]', 'g', '1\|h', ",
         ),
-        ({"1|g": prior.Gamma(1, 1)}, r"The prior '1\|g' belongs to nothing"),
+        ({"1|g": prior.Gamma(1, 1)}, r"give 'g' lrvb.prior.Wishart"),
+        ({"1|h": prior.HalfStudentT(3, 1)}, r"give '1\|h' lrvb.prior.Gamma"),
+        ({"corr[g]": prior.LKJ(2)}, r"give 'g' lrvb.prior.Wishart"),
+        ({"residual": prior.Exponential(1)}, r"give 'residual' lrvb.prior.Gamma"),
         ({"x": prior.Gamma(1, 1)}, r"'x' is a fixed effect, which takes lrvb.prior.Normal"),
         ({"fixed": 3}, r"The prior of 'fixed' is 3, but 'fixed' is a fixed effect"),
         ({"g": prior.Gamma(1, 1)}, r"'g' is a correlated term, which takes lrvb.prior.Wishart"),
-        ({"1|h": prior.Wishart(3, 1)}, r"'1\|h' is a precision, which takes lrvb.prior.Gamma"),
-        ({"residual": prior.Normal(0, 1)}, r"'residual' is a precision"),
+        (
+            {"1|h": prior.Wishart(3, 1)},
+            r"'1\|h' is a standard deviation, which takes lrvb.prior.HalfStudentT",
+        ),
+        ({"residual": prior.Normal(0, 1)}, r"'residual' is a standard deviation"),
         (
             {"g": prior.Wishart(3, np.eye(3))},
             r"a 3 by 3 scale, but the term has the 2 coefficients 1, x",
@@ -192,7 +198,7 @@ def test_default_sds_are_broad(family: str) -> None:
     """The quantiles that the defaults are chosen for, in units of the response's scale."""
     response = {"gaussian": "y", "poisson": "count"}[family]
     design = build(f"{response} ~ x + c + (1|h)", table(), family)
-    found = resolve(None, design).terms[0]
+    found = resolve(None, design, of_precisions=True).terms[0]
     scale = residual_scale(design) if family == "gaussian" else 1.0
     sd = (
         1 / np.sqrt(stats.gamma(found.shape, scale=1 / found.rate).ppf([0.975, 0.5, 0.025])) / scale
@@ -247,3 +253,51 @@ def test_scale_of_what_least_squares_leaves() -> None:
     assert residual_scale(design) == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
     exact = build("y ~ x", data.assign(y=3 * data.x), "gaussian")
     assert residual_scale(exact) == pytest.approx(3 * data.x.std(ddof=0))
+
+
+# ---- priors of sds and correlations -----------------------------------------------------------
+
+
+def spreads(priors: dict | None = None, formula: str = FORMULA) -> MixedPriors:
+    return resolve(priors, build(formula, table(), "gaussian"))
+
+
+def test_sds_have_half_t_priors_by_default() -> None:
+    """HalfStudentT(3, 2.5 s/size) at the centre of the columns; wider at zero, where a part is stated."""
+    found = spreads()
+    s = residual_scale(build(FORMULA, table(), "gaussian"))
+    x = table().x
+    both, one, slope = found.terms
+    widths = [each.scale for each in both.sds]
+    far = np.sqrt(1 + (x.mean() / x.std(ddof=0)) ** 2)
+    assert widths == pytest.approx([2.5 * s, 2.5 * s / x.std(ddof=0)])
+    assert both.centred
+    stated = spreads({"x|g": prior.HalfNormal(1)}).terms[0]
+    assert stated.sds[0].scale == pytest.approx(2.5 * s * far)
+    assert not stated.centred
+    assert both.correlations == prior.LKJ(1)
+    assert one.sds[0].scale == pytest.approx(2.5 * s)
+    assert slope.sds[0].scale == pytest.approx(2.5 * s / x.std(ddof=0))
+    assert found.residual.scale == pytest.approx(2.5 * s)
+    assert list(found.table().loc["1|g", ["of", "default"]]) == ["sd", True]
+    assert list(found.table().loc["g", ["of", "default"]]) == ["correlations", True]
+
+
+@pytest.mark.parametrize("key", ["1|h", "sd[1|h]"])
+def test_priors_of_sds_have_two_names(key: str) -> None:
+    found = spreads({key: prior.Exponential(2), "sd[residual]": prior.HalfNormal(3)})
+    assert found.terms[1].sds == (prior.Exponential(2),)
+    assert found.residual == prior.HalfNormal(3)
+    assert not found.table().loc["1|h", "default"]
+
+
+def test_parts_of_a_correlated_term_are_stated_apart_or_together() -> None:
+    stated = {"x|g": prior.HalfNormal(1), "corr[g]": prior.LKJ(2)}
+    both = spreads(stated).terms[0]
+    assert both.sds[1] == prior.HalfNormal(1)
+    assert both.correlations == prior.LKJ(2)
+    assert spreads({"g": prior.Wishart(3, 1.0)}).terms[0] == prior.Wishart(3, np.eye(2))
+    with pytest.raises(InvalidModel, match=r"Wishart of the whole term, and 'x\|g' has one too"):
+        spreads({"g": prior.Wishart(3, 1.0), "x|g": prior.HalfNormal(1)})
+    with pytest.raises(InvalidModel, match=r"given twice, as '1\|h' and as 'sd\[1\|h\]'"):
+        spreads({"1|h": prior.HalfNormal(1), "sd[1|h]": prior.HalfNormal(1)})

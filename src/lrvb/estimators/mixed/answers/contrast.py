@@ -37,6 +37,10 @@ def contrast_table(
         for method in ("lrvb", "mfvb")
     )
     ends = normal_ends(mean, sd, prob)
+    if posterior.weighted is not None:
+        columns = np.zeros((len(C), len(posterior.estimate.m)))
+        columns[:, [posterior.estimate.index[name] for name in known]] = C
+        ends = posterior.weighted.combined(columns, prob)
     return table(list(asked), mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=ends)
 
 

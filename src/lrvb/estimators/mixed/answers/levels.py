@@ -41,12 +41,12 @@ class Effects(Mapping[str, xr.Dataset]):
         arrangement: Arrangement,
         joint: JointResponse,
         quantities: list[str],
-        columns: np.ndarray,
+        M: np.ndarray,
     ):
-        """`quantities` are the posterior's names, at the flat coordinates `columns`."""
+        """`quantities` are the posterior's names; M (q, p + a) has their slopes in β and the precisions."""
         self.design, self.standard = design, standard
         self.arrangement, self.joint = arrangement, joint
-        self.quantities, self.columns = quantities, columns
+        self.quantities, self.M = quantities, M
         self.found: dict[str, tuple[int, int]] = {}  # term, coefficient
         for t, term in enumerate(design.terms):
             for j, name in enumerate(term.coefficients):
@@ -82,7 +82,7 @@ class Effects(Mapping[str, xr.Dataset]):
             "mean": (dim, moments.mean),
             "sd": (dim, moments.sd),
             "mfvb_sd": (dim, moments.mfvb_sd),
-            "cov": ((dim, "quantity"), moments.cov[:, self.columns]),
+            "cov": ((dim, "quantity"), moments.cov @ self.M.T),
         }
         coords = {dim: np.asarray(factor.levels), "quantity": self.quantities}
         return xr.Dataset(variables, coords=coords, attrs={"block": name})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from ....likelihoods import Given, Likelihood
 from ....posterior.intervals import check_probability
 from ..design.columns import SHOWN
 from ..design.design import Design, NewRows
+from ..design.standardised import Standardisation
+from ..fit.arrangement import Arrangement
+from ..fit.joint_response import JointResponse
 from ..fit.precision_model import RESIDUAL
 from .predictor import Predictor, of_fitted_rows, of_new_rows
 from .standard_deviations import inverse_mean
@@ -49,9 +52,8 @@ def predict_rows(
     model: Any, design: Design, new_data: Any, interval: float | None, kind: str
 ) -> pd.DataFrame:
     """See `MixedModel.predict`; `model` has been fitted."""
-    standard, arrangement, joint = model._standard, model._arrangement, model._joint
 
-    def table(predictor: Predictor, trials: np.ndarray | None, rows: pd.Index) -> pd.DataFrame:
+    def given_by(trials: np.ndarray | None) -> Given:
         said = design.formula.trials
         if kind == "response" and said is not None and trials is None:
             raise InvalidData(
@@ -59,21 +61,52 @@ def predict_rows(
                 "to new_data, or ask for kind='mean', a probability.",
                 column=said,
             )
-        given = {} if trials is None else {"trials": trials}
-        found = answer(design.family, predictor, joint.precisions, given, interval, kind)
-        return found.table(rows)
+        return {} if trials is None else {"trials": trials}
 
     if new_data is None:
-        predictor = of_fitted_rows(design, standard, arrangement, joint)
-        return table(predictor, design.trials, design.rows)
+        found = model._answers.fitted(given_by(design.trials), interval, kind)
+        return found.table(design.rows)
     new = design.apply(new_data)
     _tell_of_new_levels(design, new)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
-        predictor = of_new_rows(design, standard, arrangement, joint, rows)
-        parts.append(table(predictor, rows.trials, rows.rows))
+        parts.append(
+            model._answers.of(rows, given_by(rows.trials), interval, kind).table(rows.rows)
+        )
     return pd.concat(parts)
+
+
+class Answers(Protocol):
+    """How a fitted model predicts."""
+
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+        """The rows of the fit."""
+
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+        """Other rows."""
+
+
+class VariationalAnswers(NamedTuple):
+    """Predictions from a normal linear predictor."""
+
+    design: Design
+    standard: Standardisation
+    arrangement: Arrangement
+    joint: JointResponse
+
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+        """The rows of the fit."""
+        return self._answer(of_fitted_rows(*self), given, interval, kind)
+
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+        """Other rows."""
+        return self._answer(of_new_rows(*self, rows), given, interval, kind)
+
+    def _answer(
+        self, predictor: Predictor, given: Given, interval: float | None, kind: str
+    ) -> Answer:
+        return answer(self.design.family, predictor, self.joint.precisions, given, interval, kind)
 
 
 def _tell_of_new_levels(design: Design, new: NewRows) -> None:

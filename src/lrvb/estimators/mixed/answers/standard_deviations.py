@@ -18,6 +18,8 @@ from ....engine.functions import in_means
 from ....engine.response import Response
 from ....families import Gamma, Wishart
 from ....numerics.double import in_double
+from ....posterior.blocks import DerivedBlock, Support
+from ....posterior.estimate import Estimate
 from ....posterior.intervals import normal_ends
 from ....posterior.posterior import Posterior
 from ....posterior.table import table
@@ -54,47 +56,122 @@ def spreads(design: Design, response: Response) -> list[Spread]:
     return found
 
 
-def sd_table(design: Design, response: Response, prob: float) -> pd.DataFrame:
-    r"""Mean, sd, mean-field sd and interval of every sd φ = λ^(-½).
+class Derived(NamedTuple):
+    """Functions φ of the precisions: names, means, sds, mean-field sds, and slopes ∂E_q[φ]/∂m (k, a)."""
+
+    names: list[str]
+    mean: np.ndarray
+    sd: np.ndarray
+    mfvb_sd: np.ndarray
+    J: np.ndarray
+
+
+def derived_sds(design: Design, response: Response) -> Derived:
+    r"""Every sd φ = λ^(-½).
 
     E_q φ = √b Γ(a − ½)/Γ(a), and Var φ = J(Σ̂ − V)Jᵀ + Var_q φ with J = ∂E_q[φ]/∂m: linear response of what
-    the sufficient statistics explain of φ, and q's own variance of the rest. Intervals are exp of
-    those of log φ = −½ log λ. See: app:function_covariance
+    the sufficient statistics explain of φ, and q's own variance of the rest. See: app:function_covariance
     """
     found = spreads(design, response)
-    eta = response.fit.eta
-    a = np.array([eta[s.log_at] + 1 for s in found])
-    b = np.array([-eta[s.at] for s in found])
+    a, b = _shapes(response, found)
     mean = np.sqrt(b) * np.exp(gammaln(a - 0.5) - gammaln(a))
     own = b / (a - 1) - mean**2
-    slope_a, slope_b = mean * (digamma(a - 0.5) - digamma(a)), mean / (2 * b)
-    sd, mfvb_sd = _sds(response, found, slope_a, slope_b, own)
-    log_sd, _ = _sds(response, found, polygamma(1, a), -1 / b, polygamma(1, a))
+    J = _slopes(response, found, mean * (digamma(a - 0.5) - digamma(a)), mean / (2 * b))
+    return Derived([s.name for s in found], mean, *_sds(response, J, own), J)
+
+
+def sd_table(design: Design, response: Response, prob: float) -> pd.DataFrame:
+    """`derived_sds` with intervals, which are exp of those of log φ = −½ log λ."""
+    sds, found = derived_sds(design, response), spreads(design, response)
+    a, b = _shapes(response, found)
+    J = _slopes(response, found, polygamma(1, a), -1 / b)
+    log_sd, _ = _sds(response, J, polygamma(1, a))
     center = digamma(a) - np.log(b)
     lower, upper = (np.exp(end) for end in normal_ends(-0.5 * center, 0.5 * log_sd, prob))
-    names = [s.name for s in found]
-    return table(names, mean=mean, sd=sd, mfvb_sd=mfvb_sd, ends=(lower, upper))
+    return table(sds.names, mean=sds.mean, sd=sds.sd, mfvb_sd=sds.mfvb_sd, ends=(lower, upper))
 
 
-def _sds(
-    response: Response,
-    found: list[Spread],
-    slope_a: np.ndarray,
-    slope_b: np.ndarray,
-    own: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Linear-response and mean-field sds of functions of λ from the slopes of their means in a and b.
+def _shapes(response: Response, found: list[Spread]) -> tuple[np.ndarray, np.ndarray]:
+    """Shapes a and rates b of the precisions under q."""
+    eta = response.fit.eta
+    return np.array([eta[s.log_at] + 1 for s in found]), np.array([-eta[s.at] for s in found])
 
-    `own` is their variance under q; where q has none (a ≤ 1), what the statistics explain.
-    """
+
+def _slopes(
+    response: Response, found: list[Spread], slope_a: np.ndarray, slope_b: np.ndarray
+) -> np.ndarray:
+    """Slopes in m (k, a) of functions of λ from those in a and b."""
     J_eta = np.zeros((len(found), response.alpha.size))
     for k, s in enumerate(found):
         J_eta[k, s.log_at], J_eta[k, s.at] = slope_a[k], -slope_b[k]
-    J = in_means(response, J_eta)
+    return in_means(response, J_eta)
+
+
+def _sds(response: Response, J: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Linear-response and mean-field sds of functions of λ with slopes J.
+
+    `own` is their variance under q; where q has none (a ≤ 1), what the statistics explain.
+    """
     explained = np.einsum("ka,ab,kb->k", J, response.V, J)
     plain = np.where(np.isfinite(own) & (own > explained), own, explained)
     moved = np.einsum("ka,ab,kb->k", J, response.Sigma, J)
     return np.sqrt(moved - explained + plain), np.sqrt(plain)
+
+
+def derived_correlations(design: Design, posterior: Posterior) -> Derived:
+    """Correlations as `correlation_table` has them; slopes Cov_q(φ, T)V⁻¹ from draws of q."""
+    response = posterior.response
+    rows = correlation_table(design, posterior, 0.94)
+    J = np.zeros((len(rows), response.alpha.size))
+    k = 0
+    for term in design.terms:
+        q = len(term.coefficients)
+        if q == 1:
+            continue
+        block = block_name(term.name, q)
+        here, drawn = response.alpha.slices[block], _of_q(response, block)
+        i, j = np.triu_indices(q)
+        T = np.column_stack([drawn[:, i, j], np.linalg.slogdet(drawn)[1]])
+        V = np.cov(T.T)
+        for _, _, values in _correlations(drawn):
+            slope = (T - T.mean(0)).T @ (values - values.mean()) / (len(T) - 1)
+            J[k, here] = np.linalg.solve(V, slope)
+            k += 1
+    names = [str(name) for name in rows.index]
+    mean, sd, mfvb_sd = (rows[c].to_numpy() for c in ("mean", "sd", "mfvb_sd"))
+    # what the statistics explain of a bounded function is no more than its sd
+    for S, whole in ((response.V, mfvb_sd), (response.Sigma, sd)):
+        explained = np.sqrt(np.einsum("ka,ab,kb->k", J, S, J))
+        J = J * np.minimum(1.0, whole / np.maximum(explained, 1e-300))[:, None]
+    return Derived(names, mean, sd, mfvb_sd, J)
+
+
+def with_derived(estimate: Estimate, parts: list[Derived]) -> Estimate:
+    """The estimate of β and the precisions, the last coordinates, with functions of them beside."""
+    parts = [part for part in parts if part.names]
+    if not parts:
+        return estimate
+    size = len(estimate.m)
+    J = np.concatenate([part.J for part in parts])
+    J = np.hstack([np.zeros((len(J), size - J.shape[1])), J])
+    sd, mfvb_sd = (np.concatenate([getattr(part, k) for part in parts]) for k in ("sd", "mfvb_sd"))
+    names = [name for part in parts for name in part.names]
+    positive = [Support("positive" if name.startswith("sd[") else "real") for name in names]
+    return Estimate(
+        {**estimate.blocks, **{name: DerivedBlock(()) for name in names}},
+        np.concatenate([estimate.m, *(part.mean for part in parts)]),
+        _bordered(estimate.V, J, mfvb_sd),
+        _bordered(estimate.Sigma, J, sd),
+        (*estimate.labels, *names),
+        (*estimate.supports, *positive),
+    )
+
+
+def _bordered(S: np.ndarray, J: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """S with JS beside it and JSJᵀ in the corner, whose diagonal is sd²."""
+    corner = J @ S @ J.T
+    np.fill_diagonal(corner, sd**2)
+    return np.block([[S, S @ J.T], [J @ S, corner]])
 
 
 def correlation_table(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pandas as pd
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
+from ..integral.certificate import IMPORTANCE, MixedCertificate
 from ..priors.stated import MixedPriors
 from .standard_deviations import correlation_table, sd_table
 
@@ -18,13 +19,13 @@ RESIDUAL = "Residual"
 
 
 class Summary(pd.DataFrame):
-    """A flat table by name, `mean, sd, mfvb_sd, lower, upper`, that prints itself in blocks.
+    """A flat table by name, `mean, sd, mfvb_sd, lower, upper, verdict`, that prints itself in blocks.
 
     Parts of it are plain DataFrames. `heading` are the lines above, `blocks` maps a block's title to
-    its names, `priors` is the table of priors.
+    its names, `remark` gives the reason of the verdicts, `priors` is the table of priors.
     """
 
-    _metadata = ["heading", "blocks", "priors"]
+    _metadata = ["heading", "blocks", "remark", "priors"]
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
@@ -36,6 +37,7 @@ class Summary(pd.DataFrame):
         lines = dict(zip(self.index, rows, strict=True))
         for title, names in self.blocks.items():
             pieces.append("\n".join([title, header, *(lines[name] for name in names)]))
+        pieces.append(f"Verdict: {self.remark}")
         pieces.append(f"Priors\n{_shown(self.priors).to_string(index_names=False)}")
         return "\n\n".join(pieces)
 
@@ -44,6 +46,7 @@ class Summary(pd.DataFrame):
         for title, names in self.blocks.items():
             part = pd.DataFrame(self.loc[names])
             pieces.append(f"<h4>{html.escape(title)}</h4>{part.to_html(float_format=_number)}")
+        pieces.append(f"<p>Verdict: {html.escape(self.remark)}</p>")
         shown = _shown(self.priors).to_html(index_names=False)
         pieces.append(f"<h4>Priors</h4>{shown}")
         return "\n".join(pieces)
@@ -55,19 +58,27 @@ def summarize_model(
     design: Design,
     priors: MixedPriors,
     posterior: Posterior,
+    certificate: MixedCertificate,
     prob: float,
 ) -> Summary:
     """Fixed effects, sds and correlations of the random effects, and the residual's sd."""
     check_probability("prob", prob)
     fixed = _fixed(design, posterior, prob)
-    sds = sd_table(design, posterior.response, prob)
-    correlations = correlation_table(design, posterior, prob)
+    if posterior.weighted is not None:
+        every = posterior.summary(prob)
+        sds = every[every.index.str.startswith("sd[")]
+        correlations = every[every.index.str.startswith("corr[")]
+    else:
+        sds = sd_table(design, posterior.response, prob)
+        correlations = correlation_table(design, posterior, prob)
     own = [name for name in sds.index if name == "sd[residual]"]
     others = [name for name in sds.index if name not in own]
     parts = [table for table in (fixed, sds.loc[others], correlations, sds.loc[own]) if len(table)]
     table = Summary(pd.concat(parts))
+    table["verdict"] = [certificate.verdict(str(name)) for name in table.index]
+    table.remark = certificate.sentence([str(name) for name in table.index])
     blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
-    table.heading = _heading(formula, factorization, design, posterior)
+    table.heading = _heading(formula, factorization, design, posterior, certificate)
     table.blocks = {title: names for title, names in blocks.items() if names}
     table.priors = priors.table()
     return table
@@ -78,18 +89,25 @@ def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
 
 
 def _heading(
-    formula: str, factorization: str, design: Design, posterior: Posterior
+    formula: str,
+    factorization: str,
+    design: Design,
+    posterior: Posterior,
+    certificate: MixedCertificate,
 ) -> tuple[str, ...]:
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
     groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
+    reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
+    if certificate.method == IMPORTANCE:
+        reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
         f"Mixed model: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",
         f"Rows: {design.n:,}{dropped}; groups: {groups}",
-        f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations",
+        reached,
     )
 
 

@@ -70,7 +70,7 @@ def arrange(
     ]
     own = _own_precision(design, places)
     precisions = Precisions(layout, alpha, terms, prior.P0, own)
-    masks = None if factorization == "blocked" else precisions.masks()
+    masks = precisions.masks() if factorization == "mean_field" else None
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
     given: Reweighted | LeastSquares
     if design.family.quadratic:

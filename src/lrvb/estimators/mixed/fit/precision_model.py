@@ -9,6 +9,7 @@ import numpy as np
 from ....families import Family, Gamma, Wishart
 from ....models.densities import gamma_log_density, wishart_log_density
 from ....prior import Gamma as GammaPrior
+from ....prior import Wishart as WishartPrior
 from ....statement.model import Model
 from ..design.design import Design
 from ..priors.stated import MixedPriors
@@ -26,10 +27,11 @@ class PrecisionModel(Model):
             if isinstance(prior, GammaPrior):
                 self._gamma(name, k, prior)
             else:
+                assert isinstance(prior, WishartPrior)
                 self.blocks[name] = Wishart(len(term.coefficients))
                 setattr(self, f"dof_{k}", float(prior.dof))
                 setattr(self, f"inverse_{k}", np.linalg.inv(prior.scale))
-        if priors.residual is not None:
+        if isinstance(priors.residual, GammaPrior):
             self._gamma(RESIDUAL, len(design.terms), priors.residual)
 
     def _gamma(self, name: str, k: int, prior: GammaPrior) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....data.standardise import measure
 from ....likelihoods import Dispersion
-from ....prior import Gamma, Wishart
+from ....prior import LKJ, Gamma, HalfStudentT, Wishart
 from ..design.design import Design
 from ..design.rank import CONSTANT
 from ..design.terms import Term
@@ -53,6 +53,37 @@ def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     return mean, sd
 
 
+# sd ~ half-t(3, 2.5 s): finite at zero, so that small sds are not forbidden, with its median at 1.9 s and 5 %
+# beyond 8 s.
+SD_DF = 3.0
+SD_WIDTH = 2.5
+
+
+def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[HalfStudentT, ...]:
+    """HalfStudentT(3, 2.5 s/size) of each coefficient's sd, size the typical size of its column.
+
+    Of an intercept beside correlated slopes it is √(1 + Σ(x̄/sd(x))²) times as wide, unless it is that at the
+    centre of the data: what those priors make of it.
+    """
+    scale, size = _term_scale(design, term)
+    width = SD_WIDTH * scale / size
+    if "1" in term.coefficients and not centred:
+        j, columns = term.coefficients.index("1"), measure(term.R)
+        others = np.arange(len(size)) != j
+        width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))
+    return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
+
+
+def default_correlations() -> LKJ:
+    """Uniform."""
+    return LKJ(1.0)
+
+
+def default_residual(design: Design) -> HalfStudentT:
+    """HalfStudentT(3, 2.5 s) of the residual's sd."""
+    return HalfStudentT(SD_DF, SD_WIDTH * residual_scale(design))
+
+
 def default_term(design: Design, term: Term) -> Gamma | Wishart:
     """Gamma(1, (0.2 s/size)²) of one coefficient's precision, size the typical size of its column.
 
@@ -60,14 +91,9 @@ def default_term(design: Design, term: Term) -> Gamma | Wishart:
     distributed as above at the centre of the columns, W₀⁻¹ = 2 A D Aᵀ with D those rates and A the shift
     from the centre to zero.
     """
-    scale = residual_scale(design) if design.family.link.has_units else 1.0
-    names = {
-        name for other in design.terms if other.factor == term.factor for name in other.coefficients
-    }
-    columns = measure(term.R)
-    size = columns.unit(CONSTANT) if "1" in names else columns.size
+    scale, size = _term_scale(design, term)
     rate = (EFFECT_SIZE * scale / size) ** 2
-    q = len(term.coefficients)
+    q, columns = len(term.coefficients), measure(term.R)
     if q == 1:
         return Gamma(EFFECT_SHAPE, float(rate[0]))
     shift = np.eye(q)
@@ -77,6 +103,16 @@ def default_term(design: Design, term: Term) -> Gamma | Wishart:
     inverse = np.linalg.inv(shift)
     W = inverse.T @ np.diag(1 / (2 * rate)) @ inverse
     return Wishart(q + 2 * EFFECT_SHAPE - 1, (W + W.T) / 2)
+
+
+def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
+    """s, and the size of each column: its sd where the factor has an intercept, otherwise its size."""
+    names = {
+        name for other in design.terms if other.factor == term.factor for name in other.coefficients
+    }
+    columns = measure(term.R)
+    size = columns.unit(CONSTANT) if "1" in names else columns.size
+    return residual_scale(design) if design.family.link.has_units else 1.0, size
 
 
 def default_dispersion(design: Design, dispersion: Dispersion) -> Gamma:

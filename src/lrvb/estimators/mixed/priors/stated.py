@@ -4,35 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ....errors import InvalidModel
-from ....prior import Gamma, Normal, Wishart
+from ....prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Normal, Wishart
 from ..design.columns import close_to
 from ..design.design import Design
 from ..design.separation import check_separation
 from ..design.terms import Term
-from .defaults import default_dispersion, default_fixed, default_term
+from .defaults import (
+    default_correlations,
+    default_dispersion,
+    default_fixed,
+    default_residual,
+    default_sds,
+    default_term,
+)
+
+SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
+OF_AN_SD = (HalfStudentT, HalfNormal, Exponential)
+
+
+class SpreadPrior(NamedTuple):
+    """The priors of a term's sds, in the order of its coefficients, and of their correlations.
+
+    If `centred`, of its columns less their means beside an intercept, so that origins do not matter.
+    """
+
+    sds: tuple[SdPrior, ...]
+    correlations: LKJ | None = None
+    centred: bool = False
+
+
+TermPrior = Gamma | Wishart | SpreadPrior
 
 
 @dataclass(frozen=True, eq=False)
 class MixedPriors:
-    """β_j ~ N(mean_j, sd_j²), Λ_t ~ terms[t], τ ~ residual (gaussian only).
+    """β_j ~ N(mean_j, sd_j²), terms[t] of a term's precision or sds, residual's (gaussian only).
 
-    names are the fixed effects'; terms are aligned with the design's, Gamma for a single
-    coefficient's precision and Wishart (scale a (q, q) matrix) for a correlated term's; stated
-    holds (kind, name) of the priors that the user gave.
+    names are the fixed effects'; terms are aligned with the design's: Gamma of a single
+    coefficient's precision, Wishart (scale a (q, q) matrix) of a correlated term's, or priors of
+    sds; stated holds (kind, name) of the priors that the user gave.
     """
 
     names: tuple[str, ...]
     mean: np.ndarray
     sd: np.ndarray
     term_names: tuple[str, ...]
-    terms: tuple[Gamma | Wishart, ...]
-    residual: Gamma | None
+    coefficients: tuple[tuple[str, ...], ...]
+    terms: tuple[TermPrior, ...]
+    residual: SdPrior | None
     stated: frozenset[tuple[str, str]]
 
     def table(self) -> pd.DataFrame:
@@ -41,28 +66,48 @@ class MixedPriors:
             (name, "coefficient", Normal(mean, sd))
             for name, mean, sd in zip(self.names, self.mean, self.sd, strict=True)
         ]
-        rows += [
-            (name, "precision" if isinstance(prior, Gamma) else "precision matrix", prior)
-            for name, prior in zip(self.term_names, self.terms, strict=True)
-        ]
+        for name, coefficients, prior in zip(
+            self.term_names, self.coefficients, self.terms, strict=True
+        ):
+            if isinstance(prior, Wishart):
+                rows.append((name, "precision matrix", prior))
+                continue
+            parts = prior.sds if isinstance(prior, SpreadPrior) else (prior,)
+            rows += [
+                (name, _of(part), part) for name, part in zip(coefficients, parts, strict=True)
+            ]
+            if isinstance(prior, SpreadPrior) and prior.correlations is not None:
+                rows.append((name, "correlations", prior.correlations))
         if self.residual is not None:
-            rows.append(("residual", "precision", self.residual))
+            rows.append(("residual", _of(self.residual), self.residual))
         return pd.DataFrame(
             {
                 "of": [kind for _, kind, _ in rows],
                 "prior": [repr(prior) for _, _, prior in rows],
-                "default": [(kind, name) not in self.stated for name, kind, _ in rows],
+                "default": [(_place(kind), name) not in self.stated for name, kind, _ in rows],
             },
             index=pd.Index([name for name, _, _ in rows], name="name"),
         )
 
 
-def resolve(priors: Mapping[str, Any] | None, design: Design) -> MixedPriors:
+def _of(prior: SdPrior) -> str:
+    return "precision" if isinstance(prior, Gamma) else "sd"
+
+
+def _place(kind: str) -> str:
+    """Where a prior of this kind is stated: that of a precision is one of its sd."""
+    return "sd" if kind == "precision" else kind
+
+
+def resolve(
+    priors: Mapping[str, Any] | None, design: Design, of_precisions: bool = False
+) -> MixedPriors:
     """The prior of everything in a design: the user's by name, otherwise the default.
 
-    Keys: "fixed" (every coefficient not named), a fixed effect's name, a term's name ("1|g"; "g" for
-    a correlated term), "residual" or "sigma" (gaussian). Where a name is both a fixed effect's and
-    a term's, the kind of the prior decides.
+    Keys: "fixed" (every coefficient not named), a fixed effect's name; "1|g" or "sd[1|g]" of one
+    effect, "corr[g]" of a term's correlations or "g" of a correlated term as a whole; "residual",
+    "sd[residual]" or "sigma" (gaussian). Where a name is both a fixed effect's and a term's, the kind of the
+    prior decides. With `of_precisions` defaults are Gamma and Wishart, and others are refused.
     """
     if priors is not None and not isinstance(priors, Mapping):
         raise InvalidModel(
@@ -75,18 +120,21 @@ def resolve(priors: Mapping[str, Any] | None, design: Design) -> MixedPriors:
         prior = stated.get(("coefficient", name))
         if isinstance(prior, Normal):
             mean[j], sd[j] = prior.mean, prior.sd
-    terms = [
-        _stated_term(stated.get(_key(term)), term) or default_term(design, term)
-        for term in design.terms
-    ]
+    of_term = _of_precision if of_precisions else _of_spread
+    terms = [of_term(stated, design, term) for term in design.terms]
     residual = None
     for dispersion in design.family.dispersions:  # a mixed model fits one at most, the residual's
-        residual = stated.get(("precision", dispersion.name))
-        residual = residual or default_dispersion(design, dispersion)
+        residual = stated.get(("sd", dispersion.name))
+        if of_precisions and isinstance(residual, OF_AN_SD):
+            raise _needs_precision(dispersion.name, residual, "Gamma(shape, rate)")
+        default = (
+            default_dispersion(design, dispersion) if of_precisions else default_residual(design)
+        )
+        residual = residual or default
     held = {
         name
-        for (kind, name), prior in stated.items()
-        if kind == "coefficient" and np.isfinite(prior.sd)
+        for name, width in zip(design.names, sd, strict=True)
+        if np.isfinite(width) and (not of_precisions or ("coefficient", name) in stated)
     }
     check_separation(design, held)
     return MixedPriors(
@@ -94,33 +142,106 @@ def resolve(priors: Mapping[str, Any] | None, design: Design) -> MixedPriors:
         mean=mean,
         sd=sd,
         term_names=tuple(term.name for term in design.terms),
+        coefficients=tuple(_effects(term) for term in design.terms),
         terms=tuple(terms),
         residual=residual,
         stated=frozenset(stated),
     )
 
 
-def _key(term: Term) -> tuple[str, str]:
-    """A term's place among the stated priors."""
-    kind = "precision" if len(term.coefficients) == 1 else "precision matrix"
-    return kind, term.name
+def _effects(term: Term) -> tuple[str, ...]:
+    """The names of a term's effects: "1|g", "x|g"."""
+    return tuple(f"{name}|{term.group}" for name in term.coefficients)
+
+
+def _of_spread(stated: dict[tuple[str, str], Any], design: Design, term: Term) -> TermPrior:
+    """Priors of a term's sds and correlations, or the Wishart of them all."""
+    whole = stated.get(("precision matrix", term.name))
+    parts = {name: stated.get(("sd", name)) for name in _effects(term)}
+    correlations = stated.get(("correlations", term.name))
+    if whole is not None:
+        also = [name for name, part in parts.items() if part] + (
+            [f"corr[{term.name}]"] if correlations else []
+        )
+        if also:
+            raise InvalidModel(
+                f"The prior of '{term.name}' is a Wishart of the whole term, and '{also[0]}' has one "
+                "too; give either.",
+                key=term.name,
+            )
+        return _checked_wishart(whole, term)
+    default = default_sds(design, term)
+    sds = tuple(part or other for part, other in zip(parts.values(), default, strict=True))
+    if len(sds) == 1:
+        return SpreadPrior(sds)
+    if correlations is None and not any(parts.values()):
+        return SpreadPrior(default_sds(design, term, True), default_correlations(), True)
+    return SpreadPrior(sds, correlations or default_correlations())
+
+
+def _of_precision(stated: dict[tuple[str, str], Any], design: Design, term: Term) -> TermPrior:
+    """The Gamma of a precision or the Wishart of a precision matrix."""
+    names, q = _effects(term), len(term.coefficients)
+    other = stated.get(("correlations", term.name))
+    for name in names:
+        part = stated.get(("sd", name))
+        if part is not None and (q > 1 or isinstance(part, OF_AN_SD)):
+            other = part
+    if other is not None:
+        needed = "Gamma(shape, rate)" if q == 1 else "Wishart(dof, scale)"
+        raise _needs_precision(term.name, other, needed)
+    prior = stated.get(("sd", names[0])) if q == 1 else stated.get(("precision matrix", term.name))
+    if isinstance(prior, Wishart):
+        return _checked_wishart(prior, term)
+    return prior or default_term(design, term)
+
+
+def _needs_precision(name: str, prior: Any, needed: str) -> InvalidModel:
+    return InvalidModel(
+        f"The prior {prior!r} is of an sd or a correlation, but a variational fit has conjugate "
+        f"factors: give '{name}' lrvb.prior.{needed} of its precision, or a model whose sums are exact.",
+        key=name,
+    )
+
+
+def _allowed(design: Design) -> dict[tuple[str, str], tuple[type, ...]]:
+    """What each (kind, name) takes."""
+    of_sd = (Gamma, *OF_AN_SD)
+    allowed: dict[tuple[str, str], tuple[type, ...]] = {
+        ("coefficient", name): (Normal,) for name in design.names
+    }
+    for term in design.terms:
+        allowed |= {("sd", name): of_sd for name in _effects(term)}
+        if len(term.coefficients) > 1:
+            allowed[("precision matrix", term.name)] = (Wishart,)
+            allowed[("correlations", term.name)] = (LKJ,)
+    return allowed | {("sd", dispersion.name): of_sd for dispersion in design.family.dispersions}
+
+
+def _keys(design: Design) -> dict[str, list[tuple[str, str]]]:
+    """Every key and what it may be of."""
+    keys: dict[str, list[tuple[str, str]]] = {}
+    for place in _allowed(design):
+        kind, name = place
+        keys.setdefault(f"corr[{name}]" if kind == "correlations" else name, []).append(place)
+        if kind == "sd":
+            keys.setdefault(f"sd[{name}]", []).append(place)
+    if ("sd", "residual") in _allowed(design):
+        keys.setdefault("sigma", [("sd", "residual")])
+    return keys
 
 
 def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any]:
     """Each stated prior at (kind, name), with "fixed" spread over the coefficients not named."""
-    allowed: dict[tuple[str, str], type] = {("coefficient", name): Normal for name in design.names}
-    kinds = {"precision": Gamma, "precision matrix": Wishart}
-    allowed |= {_key(term): kinds[_key(term)[0]] for term in design.terms}
-    allowed |= {("precision", dispersion.name): Gamma for dispersion in design.family.dispersions}
-    taken = {name for _, name in allowed}
+    allowed, keys = _allowed(design), _keys(design)
     found: dict[tuple[str, str], Any] = {}
+    given: dict[tuple[str, str], str] = {}
     for key, prior in priors.items():
         if key == "fixed":
             if not isinstance(prior, Normal):
-                raise _wrong_kind(key, prior, [Normal])
+                raise _wrong_kind(key, prior, [(Normal,)])
             continue
-        name = "residual" if key == "sigma" and "sigma" not in taken else key
-        places = [place for place in allowed if place[1] == name]
+        places = keys.get(key)
         if not places:
             raise InvalidModel(
                 f"The prior '{key}' belongs to nothing in the model; {_valid(key, design)}",
@@ -130,8 +251,11 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
         if not fitting:
             raise _wrong_kind(key, prior, [allowed[place] for place in places])
         if fitting[0] in found:
-            raise InvalidModel("The residual's prior is given twice, as 'residual' and as 'sigma'.")
-        found[fitting[0]] = prior
+            raise InvalidModel(
+                f"The prior of '{fitting[0][1]}' is given twice, as '{given[fitting[0]]}' and as "
+                f"'{key}'; give one."
+            )
+        found[fitting[0]], given[fitting[0]] = prior, key
     if "fixed" in priors:
         for name in design.names:
             found.setdefault(("coefficient", name), priors["fixed"])
@@ -140,28 +264,32 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
 
 def _valid(key: str, design: Design) -> str:
     """The close matches of a key and all keys there are."""
-    keys = ["fixed", *design.names, *(term.name for term in design.terms)]
+    keys = ["fixed", *design.names]
+    for term in design.terms:
+        keys += [name for name in _effects(term) if name not in keys]
+        if len(term.coefficients) > 1:
+            keys += [f"corr[{term.name}]", term.name]
     keys += [dispersion.name for dispersion in design.family.dispersions]
     close = close_to(str(key), keys)
     listed = ", ".join(f"'{name}'" for name in keys)
     return f"{close} Valid keys: {listed}." if close.startswith("did") else f"valid keys: {listed}."
 
 
-def _wrong_kind(key: str, prior: Any, kinds: list[type]) -> InvalidModel:
+def _wrong_kind(key: str, prior: Any, kinds: list[tuple[type, ...]]) -> InvalidModel:
     """The error for a prior of the wrong kind."""
     examples: dict[type, str] = {
         Normal: "a fixed effect, which takes lrvb.prior.Normal(mean, sd)",
-        Gamma: "a precision, which takes lrvb.prior.Gamma(shape, rate)",
+        Gamma: "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), or "
+        "lrvb.prior.Gamma(shape, rate) of the precision",
+        LKJ: "a term's correlations, which take lrvb.prior.LKJ(eta)",
         Wishart: "a correlated term, which takes lrvb.prior.Wishart(dof, scale)",
     }
-    expected = " or ".join(examples[kind] for kind in kinds)
+    expected = " or ".join(examples[kind[0]] for kind in kinds)
     return InvalidModel(f"The prior of '{key}' is {prior!r}, but '{key}' is {expected}.", key=key)
 
 
-def _stated_term(prior: Any, term: Term) -> Gamma | Wishart | None:
-    """A stated prior of a term; a Wishart's scale as a matrix that fits the term."""
-    if not isinstance(prior, Wishart):
-        return prior
+def _checked_wishart(prior: Wishart, term: Term) -> Wishart:
+    """A stated Wishart with its scale as a matrix that fits the term."""
     q = len(term.coefficients)
     scale = np.asarray(prior.scale, dtype=np.float64)
     if scale.ndim == 0:

@@ -1,0 +1,1 @@
+"""Hyperparameters integrated out by importance sampling, coefficients and levels exactly given them."""

@@ -1,0 +1,105 @@
+"""The verdict on every quantity of an integrated model, from its weights and Monte Carlo errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR, Integral
+
+TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
+IMPORTANCE, VARIATIONAL = "importance", "variational"
+K_HAT, HOPELESS = 0.7, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class MixedCertificate:
+    """What stands behind the numbers: exact sums and weighted draws, or a variational fit and why.
+
+    `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
+    the sums given the hyperparameters are; errors are Monte Carlo's, of means in sds and of log sds.
+    """
+
+    method: str
+    exact: bool
+    reason: str
+    k_hat: float = np.nan
+    ess: float = np.nan
+    draws: int = 0
+    log_evidence: float = np.nan
+    log_evidence_error: float = np.nan
+    node_error: float = np.nan
+    mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
+    sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
+
+    def verdict(self, name: str) -> str:
+        """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check."""
+        if self.method != IMPORTANCE:
+            return APPROXIMATE
+        worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
+        if not self.k_hat < HOPELESS or not worst < 5:
+            return NO
+        if not self.exact or not self.k_hat < K_HAT or not worst <= 1:
+            return DOUBTFUL
+        return TRUST
+
+    def summary(self) -> pd.DataFrame:
+        """`mean_error`, `sd_error` and `verdict` of every quantity."""
+        table = pd.DataFrame({"mean_error": self.mean_error, "sd_error": self.sd_error})
+        return table.assign(verdict=[self.verdict(name) for name in table.index])
+
+    def sentence(self, names: list[str]) -> str:
+        """Why the verdicts are what they are, for the quantities shown."""
+        if self.method != IMPORTANCE:
+            return f"approximate: {self.reason}."
+        head = (
+            f"{self.draws:,} draws of the hyperparameters, {self.ess:,.0f} effective, "
+            f"k-hat {self.k_hat:.2f}"
+        )
+        if not self.k_hat < K_HAT:
+            return f"{head}: the weights have no reliable average; a narrower prior of the sds may help."
+        if not self.exact:
+            return f"{head}: the sums over levels have not converged at some draws."
+        poor = [name for name in names if self.verdict(name) != TRUST]
+        if poor:
+            listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
+            return (
+                f"{head}: Monte Carlo's error of {listed} is above {MEAN_ERROR:.2f} sds of a mean or "
+                f"{SD_ERROR:.0%} of an sd, as long tails make it; read the interval instead."
+            )
+        return f"{head}; sums given them are exact."
+
+
+def certify(
+    integral: Integral, at: np.ndarray, T: np.ndarray, within: np.ndarray, labels: list[str]
+) -> MixedCertificate:
+    """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides."""
+    w = integral.weighted
+    weights, raw = w.weights[at] / w.weights[at].sum(), w.raw[at]
+    away = T - weights @ T
+    square = away**2 + within
+    variance = weights @ square
+    sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    mean_error = np.sqrt(raw**2 @ away**2) / sd
+    sd_error = np.sqrt(raw**2 @ (square - variance) ** 2) / (2 * sd**2)
+    exact = integral.node_error < NODE_ERROR
+    return MixedCertificate(
+        method=IMPORTANCE,
+        exact=bool(exact),
+        reason="",
+        k_hat=float(w.k_hat),
+        ess=float(w.ess),
+        draws=len(w.x),
+        log_evidence=w.log_evidence,
+        log_evidence_error=w.log_evidence_error,
+        node_error=integral.node_error,
+        mean_error=pd.Series(mean_error, index=labels),
+        sd_error=pd.Series(sd_error, index=labels),
+    )
+
+
+def variational_certificate(why: str) -> MixedCertificate:
+    """No check: the numbers are those of a variational fit."""
+    return MixedCertificate(method=VARIATIONAL, exact=False, reason=why)

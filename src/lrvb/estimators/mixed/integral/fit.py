@@ -1,0 +1,206 @@
+"""A mixed model with its hyperparameters integrated out: all that is asked of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from ....integrated.gaussian import Gaussian
+from ....integrated.inside import Effects
+from ....integrated.integration import Integral, integrate_gaussian, integrate_path
+from ....posterior.estimate import Estimate
+from ....posterior.weighted import WeightedDraws
+from ..design.design import Design
+from ..design.standardised import Standardisation
+from ..priors.stated import MixedPriors, SpreadPrior
+from .certificate import MixedCertificate, certify
+from .mean_field import correlated, given_hyperparameters, one_sd, residual_square
+from .quantities import Quantities, quantities, sd_name
+from .statement import Statement, state
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedFit:
+    """The estimate and draws of all named quantities, and every level's effects.
+
+    theta (n, d) are the draws that matter, with their weights; effects, mfvb_sds (levels, q) and
+    cross (levels, q, a) are each term's, in the design's order.
+    """
+
+    design: Design
+    standard: Standardisation
+    statement: Statement
+    integral: Integral
+    theta: np.ndarray = field(repr=False)
+    weights: np.ndarray = field(repr=False)
+    estimate: Estimate
+    weighted: WeightedDraws = field(repr=False)
+    effects: list[Effects] = field(repr=False)
+    mfvb_sds: list[np.ndarray] = field(repr=False)
+    cross: list[np.ndarray] = field(repr=False)
+    absent: dict[str, str] = field(repr=False)
+    certificate: MixedCertificate
+
+
+def integrate_model(
+    design: Design,
+    priors: MixedPriors,
+    standard: Standardisation,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> IntegratedFit:
+    """The posterior of a design; `NoExactSums` or `TooMuchWork` where there is no way to it."""
+    statement = state(design, priors, standard)
+    inside = statement.inside
+    if isinstance(inside, Gaussian):
+        integral = integrate_gaussian(inside, seed=seed, progress=progress)
+    else:
+        integral = integrate_path(inside, seed=seed, progress=progress)
+    at = integral.weighted.heavy()
+    theta = integral.theta[at]
+    weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
+    beta, within = _beta(statement, standard, theta)
+    residual = np.exp(theta[:, -1]) if isinstance(inside, Gaussian) else None
+    found = quantities(design, priors, beta, statement.spreads(theta), residual)
+    T = found.values
+    effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
+    m = weights @ T
+    Sigma = (T - m).T @ (weights[:, None] * (T - m))
+    p = len(design.names)
+    Sigma[:p, :p] += np.tensordot(weights, within, axes=1)
+    beta_V, mfvb_sds = given_hyperparameters(statement, weights @ theta)
+    V = _mean_field(
+        found,
+        design,
+        priors,
+        statement,
+        effects,
+        standard.T @ beta_V @ standard.T.T,
+        theta,
+        weights,
+    )
+    root = np.linalg.cholesky(within) if isinstance(inside, Gaussian) else within[:, :0, :0]
+    spread = np.diagonal(within, axis1=1, axis2=2)
+    within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
+    certificate = certify(integral, at, T, within_sds, found.labels)
+    verdicts = tuple(certificate.verdict(label) for label in found.labels)
+    return IntegratedFit(
+        design,
+        standard,
+        statement,
+        integral,
+        theta,
+        weights,
+        Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
+        WeightedDraws(T, weights, root, verdicts),
+        effects,
+        _in_design(statement, mfvb_sds),
+        cross,
+        found.absent,
+        certificate,
+    )
+
+
+def _in_design(statement: Statement, parts: tuple) -> list:
+    """Parts in θ's order of terms, in the design's."""
+    found = dict(zip(statement.order, parts, strict=True))
+    return [found[t] for t in range(len(statement.terms))]
+
+
+def _beta(
+    statement: Statement, standard: Standardisation, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """β on the user's scale at the draws (n, p), and the covariance it has given each (n, p, p)."""
+    T, t, p = standard.T, standard.t, statement.p
+    if isinstance(statement.inside, Gaussian):
+        mean, covariance = statement.inside.beta(theta)
+        return mean @ T.T + t, T @ covariance @ T.T
+    return theta[:, :p] @ T.T + t, np.zeros((len(theta), p, p))
+
+
+def _levels(
+    statement: Statement,
+    integral: Integral,
+    at: np.ndarray,
+    theta: np.ndarray,
+    weights: np.ndarray,
+    T: np.ndarray,
+    standard: Standardisation,
+) -> tuple[list[Effects], list[np.ndarray]]:
+    """Every level's effects, and their covariances with all quantities."""
+    inside, p = statement.inside, statement.p
+    if isinstance(inside, Gaussian):
+        found = inside.moments(theta, weights, T[:, p:])
+        effects = [
+            Effects(*parts)
+            for parts in zip(found.levels, found.levels_sd, found.squares, strict=True)
+        ]
+        cross = [
+            np.concatenate([with_beta @ standard.T.T, with_values], axis=2)
+            for with_beta, with_values in zip(found.with_beta, found.with_values, strict=True)
+        ]
+        return effects, cross
+    values = np.zeros((len(integral.theta), T.shape[1]))
+    values[at] = T
+    outside = np.ones(len(values), dtype=bool)
+    outside[at] = False
+    values[outside] = weights @ T  # a millionth of the weight, at the mean
+    moments = integral.moments(values)
+    return _in_design(statement, moments.effects), _in_design(statement, moments.cross)
+
+
+def _mean_field(
+    found: Quantities,
+    design: Design,
+    priors: MixedPriors,
+    statement: Statement,
+    effects: list[Effects],
+    beta_V: np.ndarray,
+    theta: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """V: β given E θ, and the mean-field factors of sds, correlations and precisions."""
+    sds: dict[str, float] = {}
+    parts = [beta_V] if len(beta_V) else []
+    for t, (term, prior, names) in enumerate(
+        zip(design.terms, priors.terms, priors.coefficients, strict=True)
+    ):
+        core, square = statement.terms[t], effects[t].square
+        if core.q == 1:
+            assert isinstance(prior, SpreadPrior)
+            sds |= _of_one(
+                term.name, one_sd(prior.sds[0], core.levels, float(square[0, 0])), names[0]
+            )
+            continue
+        w, spread = correlated(core, square)
+        again = quantities(
+            _only(design, t), _only_prior(priors, t), np.zeros((len(w), 0)), [spread], None
+        )
+        values = again.values
+        deviations = np.sqrt(w @ (values - w @ values) ** 2)
+        sds |= dict(zip(again.labels, deviations, strict=True))
+    if isinstance(statement.inside, Gaussian):
+        assert priors.residual is not None
+        left = residual_square(statement.inside, theta, weights)
+        sds |= _of_one("residual", one_sd(priors.residual, design.n, left), "residual")
+    rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
+    return block_diag(*parts, np.diag(rest**2))
+
+
+def _of_one(name: str, found: tuple[float, float, float], effect: str) -> dict[str, float]:
+    """Sds of one sd, its precision and the logarithm, by name."""
+    precision = f"precision[{name}]"
+    return {sd_name(effect): found[0], precision: found[1], f"log({precision})": found[2]}
+
+
+def _only(design: Design, t: int) -> Design:
+    return replace(design, terms=[design.terms[t]], names=[])
+
+
+def _only_prior(priors: MixedPriors, t: int) -> MixedPriors:
+    return replace(priors, terms=(priors.terms[t],), coefficients=(priors.coefficients[t],))

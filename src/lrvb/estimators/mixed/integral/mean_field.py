@@ -1,0 +1,108 @@
+r"""What mean field would say: q(θ_t) ∝ p(θ_t) exp E log p(z | θ_t), and coefficients given E θ.
+
+Of a term with G levels and S = Σ_k E zₖzₖᵀ under the posterior,
+log q(θ_t) = log p(θ_t) − ½G log |Σ| − ½ tr(Σ⁻¹S): each sd as certain as its own levels would make it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from ....integrated.gaussian import Gaussian
+from ....integrated.importance import Budget, resampled
+from ....integrated.inside import Inside
+from ....integrated.integration import integrate_density
+from ....integrated.laplace import conditional_mode
+from ....integrated.mode import Mode
+from ....integrated.terms import Spread, Term
+from ....numerics.sobol import sobol
+from ..priors.stated import SdPrior
+from .statement import Statement
+
+REACH, STEP = 14.0, 0.01  # of a log sd around its centre, where it is summed
+NORMALS = 64  # draws of β given the hyperparameters, for the levels' own sds
+AT_DRAWS = 256  # at which residuals are squared
+BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
+
+
+def one_sd(prior: SdPrior, count: float, square: float) -> tuple[float, float, float]:
+    """Sds under q of an sd, of its precision and of the log precision.
+
+    q(sd) ∝ p(sd) sd^−count exp(−square/(2 sd²)).
+    """
+    center = np.log(square / max(count, 1.0)) / 2
+    log_sd = center + np.arange(-REACH, REACH, STEP)
+    with np.errstate(over="ignore", under="ignore"):
+        log_q = prior.log_density(np.exp(log_sd)) + (1 - count) * log_sd
+        log_q = log_q - square / 2 * np.exp(-2 * log_sd)
+        q = np.exp(log_q - log_q.max())
+    q /= q.sum()
+
+    def sd(values: np.ndarray) -> float:
+        return float(np.sqrt(q @ (values - q @ values) ** 2))
+
+    return sd(np.exp(log_sd)), sd(np.exp(-2 * log_sd)), sd(-2 * log_sd)
+
+
+def correlated(term: Term, square: np.ndarray) -> tuple[np.ndarray, Spread]:
+    """Weights and Σ at draws of q(θ_t) of a term with several effects."""
+
+    def log_q(theta: np.ndarray) -> np.ndarray:
+        spread = term.spread(theta)
+        trace = np.einsum("nij,ji->n", spread.precision, square)
+        value = term.log_prior(theta, spread) - term.levels * spread.logdet / 2 - trace / 2
+        return np.where(np.isfinite(value), value, -np.inf)
+
+    found = integrate_density(log_q, term.kinds, term.start(1.0), BUDGET)
+    theta, weights = found.heavy
+    return weights, term.spread(theta)
+
+
+def residual_square(inside: Gaussian, theta: np.ndarray, weights: np.ndarray) -> float:
+    """E‖y − η‖², from σ²(N + ∂ log p(y | θ)/∂ log σ) at each draw."""
+    at, h = resampled(weights, AT_DRAWS), 1e-3
+    points = theta[at]
+    move = h * (np.arange(theta.shape[1]) == theta.shape[1] - 1)
+
+    def evidence(t: np.ndarray) -> np.ndarray:
+        prior = inside.residual.log_density(np.exp(t[:, -1])) + t[:, -1]
+        return inside.log_density(t) - prior
+
+    slope = (evidence(points + move) - evidence(points - move)) / (2 * h)
+    N = inside.layout.n
+    return float(np.mean(np.exp(2 * points[:, -1]) * np.maximum(N + slope, 0.0)))
+
+
+def given_hyperparameters(
+    statement: Statement, theta: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Covariance (p, p) of β and every level's sd (levels, q), terms in θ's order, at one θ (d,)."""
+    inside = statement.inside
+    if isinstance(inside, Gaussian):
+        found = inside.moments(theta[None], np.ones(1))
+        return inside.beta(theta[None])[1][0], found.levels_sd
+    mode = conditional_mode(inside, theta[inside.p :], theta[: inside.p])
+    covariance = np.linalg.inv(-mode.hessian)
+    sds = _levels(inside, mode, covariance, theta[inside.p :])
+    return covariance[: statement.p, : statement.p], sds
+
+
+def _levels(
+    inside: Inside, mode: Mode, covariance: np.ndarray, u: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Sds of the levels with β normal around its conditional mode."""
+    beta = mode.x[None]
+    if inside.p:
+        normal = _normals(inside.p)
+        beta = mode.x + normal @ np.linalg.cholesky(covariance).T
+    points = np.column_stack([beta, np.tile(u, (len(beta), 1))])
+    value, first, second = inside.evaluate(points)
+    w = np.isfinite(value) / np.isfinite(value).sum()
+    return tuple(effect.sd for effect in inside.unfold(points, w, w @ first, w @ second))
+
+
+def _normals(d: int) -> np.ndarray:
+    u = np.clip(sobol(NORMALS // 2, d, 0), 1e-9, 1 - 1e-9)
+    x = ndtri(u)
+    return np.concatenate([x, -x])

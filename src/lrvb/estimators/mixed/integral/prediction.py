@@ -1,0 +1,202 @@
+"""Predictions of an integrated model: averages over its draws and over the nodes of its levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ....integrated.gaussian import Gaussian
+from ....integrated.importance import resampled
+from ....likelihoods import IDENTITY, LOGIT, Given
+from ....likelihoods.quantiles import nodes_quantile
+from ..answers.prediction import Answer
+from ..design.design import NewRows
+from .fit import IntegratedFit
+
+ROWS = 2**11  # at a time
+CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
+ENDS = 2**23  # rows × draws at which quantiles are found
+NODES = 30.0  # what rows are taken to have, for choosing draws
+GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
+QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
+BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
+
+
+class Lot(NamedTuple):
+    """η of m rows at some draws with weights (k,): nodes (k, m, K), P, and variances (k, m).
+
+    variance is that of other new levels, own that of a row's own new effect, which is noise;
+    `typical` (m,) are their means over all draws. residual (k,) is the rows' sd or None.
+    """
+
+    weights: np.ndarray
+    eta: np.ndarray
+    P: np.ndarray
+    variance: np.ndarray
+    own: np.ndarray
+    typical: tuple[np.ndarray, np.ndarray]
+    residual: np.ndarray | None
+
+
+def answer(
+    fit: IntegratedFit, rows: NewRows, given: Given, interval: float | None, kind: str
+) -> Answer:
+    """The prediction of rows, a group of them at a time: those whose levels are known alike."""
+    n = len(rows.X)
+    known = np.column_stack([codes >= 0 for codes in rows.codes])
+    _, pattern = np.unique(known, axis=0, return_inverse=True)
+    parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
+    result = {part: np.empty(n) for part in parts}
+    for value in np.unique(pattern):
+        alike = np.flatnonzero(pattern.reshape(-1) == value)
+        for start in range(0, len(alike), ROWS):
+            at = alike[start : start + ROWS]
+            here = {name: part[at] if np.ndim(part) else part for name, part in given.items()}
+            with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
+                found = _some(fit, rows, at, here, interval, kind)
+            for part in parts:
+                result[part][at] = getattr(found, part)
+    return Answer(*(result[part] for part in parts))
+
+
+def _some(
+    fit: IntegratedFit,
+    rows: NewRows,
+    at: np.ndarray,
+    given: Given,
+    interval: float | None,
+    kind: str,
+) -> Answer:
+    family, link, m = fit.design.family, fit.design.family.link, len(at)
+    tall = {
+        name: np.asarray(part)[..., None] if np.ndim(part) else part for name, part in given.items()
+    }
+    first, second = np.zeros(m), np.zeros(m)
+    means: list[np.ndarray] = []
+    variances: list[np.ndarray] = []
+    owns: list[np.ndarray] = []
+    weights: list[np.ndarray] = []
+    for lot in _lots(fit, rows, at):
+        wP = lot.weights[:, None, None] * lot.P
+        known = lot.variance, lot.own
+        if link not in BOUNDED:  # exp of a new level has no mean over sds with a long tail
+            known = lot.typical
+        v, own = (np.broadcast_to(part[..., None], lot.eta.shape) for part in known)
+        if kind == "mean":
+            value, sd = link.moments(lot.eta, v, own)
+            square = value**2 + sd**2
+        else:
+            noise = {} if lot.residual is None else {"residual": lot.residual[:, None, None]}
+            value, spread = family.averaged(lot.eta, v + own, {**tall, **noise})
+            square = value**2 + spread
+        first += (wP * value).sum((0, 2))
+        second += (wP * square).sum((0, 2))
+        if interval is None:
+            continue
+        center = (lot.P * lot.eta).sum(2)
+        inner = (lot.P * (lot.eta - center[:, :, None]) ** 2).sum(2) + lot.variance
+        if kind == "response":
+            inner = inner + lot.own
+            if lot.residual is not None:
+                inner = inner + lot.residual[:, None] ** 2
+        means.append(center)
+        variances.append(inner)
+        owns.append(lot.own)
+        weights.append(lot.weights)
+    sd = np.sqrt(np.maximum(second - first**2, 0.0))
+    if interval is None:
+        return Answer(first, sd)
+    ends = np.array([0.5 - interval / 2, 0.5 + interval / 2])
+    w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
+    if kind == "mean":
+        own = w @ np.concatenate(owns)
+        lower, upper = (link.averaged(e, own) for e in _quantiles(w, center, inner, ends).T)
+        return Answer(first, sd, lower, upper)
+    if family.quadratic:
+        lower, upper = _quantiles(w, center, inner, ends).T
+        return Answer(first, sd, lower, upper)
+    nodes = _quantiles(w, center, inner, QUANTILES)
+    lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
+    return Answer(first, sd, lower, upper)
+
+
+def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
+    """η of some rows, draw by draw: all that matter, or as many as are affordable."""
+    statement, design = fit.statement, fit.design
+    theta, w = fit.theta, fit.weights
+    nodes = 1.0 if isinstance(statement.inside, Gaussian) else NODES
+    most = int(max(128, min(CELLS / (len(at) * nodes), ENDS / len(at))))
+    if len(w) > most:
+        chosen = resampled(w, most)
+        theta, w = theta[chosen], np.full(most, 1 / most)
+    X = fit.standard.inward(rows.X[at])
+    shift = fit.standard.shift + (0.0 if rows.offset is None else rows.offset[at])
+    codes = [rows.codes[design.terms[t].factor][at].astype(np.int64) for t in statement.order]
+    R = [rows.R[t][at] for t in statement.order]
+    spreads = statement.spreads(theta)
+    typical = np.zeros(len(at)), np.zeros(len(at))
+    for t, term in enumerate(design.terms):
+        S = np.tensordot(w, spreads[t].covariance, axes=1)
+        new = rows.codes[term.factor][at] < 0
+        r = rows.R[t][at]
+        typical[int(term.factor == design.observation)][:] += new * np.einsum(
+            "mi,ij,mj->m", r, S, r
+        )
+    for found in statement.inside.lines(theta, X, codes, R):
+        own = np.zeros(found.extra.shape)
+        for t, term in enumerate(design.terms):
+            if term.factor == design.observation:
+                new = rows.codes[term.factor][at] < 0
+                own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
+        residual = np.exp(theta[found.at, -1]) if design.family.quadratic else None
+        eta = found.eta + np.reshape(shift, (-1, 1))
+        variance = np.maximum(found.extra - own, 0.0)
+        yield Lot(w[found.at], eta, found.P, variance, own, typical, residual)
+
+
+def _quantiles(
+    w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
+) -> np.ndarray:
+    """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
+
+    The mixture is cumulated on a grid of its sds, and normal scores are joined by lines.
+    """
+    center = w @ mean
+    scale = np.sqrt(w @ ((mean - center) ** 2 + variance))
+    scale = np.maximum(scale, 1e-300)
+    sd = np.maximum(np.sqrt(variance), 1e-3 * scale)
+    below = np.empty((mean.shape[1], len(GRID)))
+    for j, x in enumerate(GRID):
+        below[:, j] = w @ ndtr((center + x * scale - mean) / sd)
+    score = ndtri(np.clip(below, 1e-16, 1 - 1e-16))
+    asked = ndtri(prob)
+    return np.array(
+        [c + s * np.interp(asked, z, GRID) for c, s, z in zip(center, scale, score, strict=True)]
+    )
+
+
+class IntegratedAnswers(NamedTuple):
+    """Predictions from draws."""
+
+    fit: IntegratedFit
+
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+        """The rows of the fit."""
+        design = self.fit.design
+        rows = NewRows(
+            X=design.X,
+            offset=design.offset,
+            R=[term.R for term in design.terms],
+            codes=[factor.codes for factor in design.factors],
+            labels=[],
+            trials=design.trials,
+            rows=design.rows,
+        )
+        return answer(self.fit, rows, given, interval, kind)
+
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+        """Other rows."""
+        return answer(self.fit, rows, given, interval, kind)

@@ -1,0 +1,112 @@
+"""From a design and its priors to sums that are exact given the hyperparameters, if there are any."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....errors import LrvbError
+from ....integrated.choice import choose
+from ....integrated.density import Density
+from ....integrated.gaussian import Gaussian
+from ....integrated.inside import Inside
+from ....integrated.regression import Regression
+from ....integrated.terms import Spread, Term, split_by_size
+from ....prior import Gamma, Wishart
+from ..design.design import Design
+from ..design.standardised import Standardisation, fixed_prior
+from ..priors.stated import MixedPriors, SpreadPrior
+
+MOST_DENSE = 1500  # coefficients besides those of the largest factor, in one dense matrix
+MOST_CELLS = 2e7  # entries of the matrix between them and the largest factor's
+
+
+class NoExactSums(LrvbError):
+    """A model whose coefficients cannot be summed out exactly."""
+
+
+class Statement(NamedTuple):
+    """The sums, the terms as in the design, and the order in which θ has them."""
+
+    inside: Gaussian | Inside
+    terms: tuple[Term, ...]
+    order: tuple[int, ...]
+    p: int
+
+    def spreads(self, theta: np.ndarray) -> list[Spread]:
+        """Each term's Σ, in the design's order, at n points of θ."""
+        first = 0 if isinstance(self.inside, Gaussian) else self.inside.p
+        ordered = [self.terms[t] for t in self.order]
+        parts = dict(zip(self.order, split_by_size(theta[:, first:], ordered), strict=True))
+        return [term.spread(parts[t]) for t, term in enumerate(self.terms)]
+
+
+def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Statement:
+    """The sums of a design; `NoExactSums` says why there are none."""
+    terms = []
+    for term, prior in zip(design.terms, priors.terms, strict=True):
+        factor = design.factors[term.factor]
+        codes, levels = factor.codes.astype(np.int64), len(factor.levels)
+        if isinstance(prior, Wishart):
+            terms.append(Term(codes, term.R, levels, prior))
+            continue
+        assert isinstance(prior, SpreadPrior)
+        terms.append(Term(codes, term.R, levels, prior.sds, prior.correlations, prior.centred))
+    fixed = fixed_prior(priors, standard)
+    offset = np.zeros(design.n) if design.offset is None else design.offset
+    rows = Regression(
+        Density(design.family, tuple(design.given)),
+        (design.y - standard.shift, *design.given.values()),
+        standard.inward(design.X),
+        offset,
+        fixed.mean,
+        fixed.P0,
+        fixed.constant,
+    )
+    order = tuple(range(len(terms)))
+    if design.family.quadratic:
+        _require_room(design, terms, rows.p)
+        assert priors.residual is not None
+        return Statement(Gaussian(rows, terms, priors.residual), tuple(terms), order, rows.p)
+    found = choose(rows, terms)
+    if found is None:
+        raise NoExactSums(_why_not(design))
+    return Statement(found.inside, tuple(terms), found.order, rows.p)
+
+
+def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
+    """Whether a term's precision has a posterior mean: no prior of an sd that is finite at 0 leaves one."""
+    if isinstance(prior, SpreadPrior):
+        return all(isinstance(part, Gamma) for part in prior.sds)
+    return True
+
+
+def _require_room(design: Design, terms: list[Term], p: int) -> None:
+    """A gaussian response is exact for any terms, where its dense part is small enough."""
+    sizes: dict[int, int] = {}
+    for term, made in zip(design.terms, terms, strict=True):
+        sizes[term.factor] = sizes.get(term.factor, 0) + made.levels * made.q
+    largest = max(sizes.values())
+    r = p + sum(sizes.values()) - largest
+    if r > MOST_DENSE or largest * r > MOST_CELLS:
+        raise NoExactSums(
+            f"{r} coefficients beside those of the largest factor are too many for one dense matrix "
+            "at every draw"
+        )
+
+
+def _why_not(design: Design) -> str:
+    """Why a response that is not normal has no exact sums."""
+    factors = {term.factor for term in design.terms}
+    most = max(
+        sum(len(term.coefficients) for term in design.terms if term.factor == f) for f in factors
+    )
+    if len(factors) > 2:
+        return f"{len(factors)} grouping factors cannot be summed out exactly (two can)"
+    if len(factors) == 2 and most > 1:
+        return "two grouping factors with slopes cannot be summed out exactly"
+    if most > 2:
+        return f"{most} effects of a level cannot be summed out exactly (two can)"
+    fewest = min(len(design.factors[f].levels) for f in factors)
+    return f"crossed factors of {fewest} levels and more cannot be summed out exactly (50 can)"
