@@ -256,3 +256,13 @@ def test_auto_leaves_a_bound_alone():
     posterior = lrvb.infer(case.model, case.data)
     assert posterior.certificate is None
     assert (posterior.summary()["verdict"] == "not checked").all()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("draws", 10), ("draws", 1e3), ("draws", True), ("seed", -1), ("seed", "a"), ("budget", 0)],
+)
+def test_arguments_are_refused_by_name(argument, value):
+    """One sentence that names the argument and the value."""
+    with pytest.raises(lrvb.InvalidModel, match=f"{argument}={value!r} must be"):
+        regression().certify(**{argument: value})

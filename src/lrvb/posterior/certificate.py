@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,6 +130,8 @@ class Certificate:
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n draws of every global block, resampled by their weights, shape (n, *batch, *shape)."""
+        require_whole("n", n, 1)
+        require_whole("seed", seed, 0)
         rng = np.random.default_rng(seed)
         ladder = (np.arange(n) + rng.random()) / n
         edges = np.cumsum(self.weights)
@@ -201,6 +204,13 @@ class Certificate:
         averages = [part.reshape(shape).mean(axis=0) for part in (centered, half)]
         errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
         return errors[0], errors[1], r_hat(self._values.reshape(shape))
+
+
+def require_whole(name: str, value: Any, least: int) -> None:
+    """A whole number, at least so large."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InvalidModel(f"{name}={value!r} must be a whole number, {least} or more.")
 
 
 def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ weights are poor it is adapted; where they stay poor, HMC takes over, whitened b
 
 from __future__ import annotations
 
+import numbers
 import time
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from ..integrated.proposals import Proposal, SplitT, fit_blocks
 from ..numerics.double import in_double
 from ..numerics.hmc import hmc, r_hat
 from ..statement.problem import Problem
-from .certificate import Certificate
+from .certificate import Certificate, require_whole
 from .estimate import Estimate
 from .target import Target
 from .units import Units
@@ -68,8 +69,10 @@ class Certifier:
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried.
         """
-        if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 64:
-            raise InvalidModel(f"draws={draws!r} must be a whole number, 64 or more.")
+        require_whole("draws", draws, 64)
+        require_whole("seed", seed, 0)
+        if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):
+            raise InvalidModel(f"budget={budget!r} must be a positive number of seconds, or None.")
         until = time.monotonic() + (np.inf if budget is None else float(budget))
         target = Target(self.response)
         bar = tqdm(total=None, desc="certify", unit="draw", disable=not progress)
