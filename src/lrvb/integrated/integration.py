@@ -21,6 +21,7 @@ from .proposals import Target, fit_blocks, probed
 
 Progress = Callable[[int, int], None]
 
+EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
@@ -91,7 +92,8 @@ def enough(d: int, levels: int) -> Budget:
 def affordable(budget: Budget, work: float) -> Budget:
     """The budget, with no more draws than are worth their time; `TooMuchWork` for too few."""
     most = WORK / work
-    explore = budget.explore if most > 2048 else budget.explore // 2
+    easy = EASY / work
+    explore = budget.explore if easy > 2048 else budget.explore // 2
     left = most - budget.rounds * explore
     if left < FEWEST:
         raise TooMuchWork(
@@ -102,7 +104,8 @@ def affordable(budget: Budget, work: float) -> Budget:
     powers = FEWEST * 2 ** np.arange(12)
     within = int(powers[powers <= left].max())
     limit = min(budget.limit, within)
-    return replace(budget, final=min(budget.final, within), explore=explore, limit=limit)
+    first = max(int(powers[powers <= max(easy, 2 * FEWEST)].max()), 2 * FEWEST)
+    return replace(budget, final=min(budget.final, within, first), explore=explore, limit=limit)
 
 
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:

@@ -8,6 +8,7 @@ derivatives in θ are expectations over the same nodes (Fisher's and Louis's ide
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -157,17 +158,38 @@ class Levels:
     ) -> Iterator[Lines]:
         """η of m rows at the nodes of their levels."""
         group = np.append(self.groups.group, -1)[codes[0]]
+        here, group = self._only(group)
         new, r = group < 0, R[0][:, 0]
-        for at in self._chunks(np.arange(len(theta)), len(X)):
+        for at in here._chunks(np.arange(len(theta)), len(X)):
             if new.all():
                 Z, P = np.zeros((len(at), len(X), 1)), np.ones((len(at), len(X), 1))
             else:
-                sums = self._sums(theta[at])
+                sums = here._sums(theta[at])
                 Z, P = sums.nodes[:, group], sums.probability[:, group]
                 Z[:, new], P[:, new] = 0.0, 1 / self.nodes
             extra = np.where(new, r**2, 0.0) * np.exp(2 * theta[at, self.p])[:, None]
             eta = (theta[at, : self.p] @ X.T)[:, :, None] + r[:, None] * Z
             yield Lines(at, eta, P, extra)
+
+    def _only(self, group: np.ndarray) -> tuple[Levels, np.ndarray]:
+        """The sums of some groups alone, and their numbers there; −1 stays."""
+        some = np.unique(group[group >= 0])
+        if len(some) in (0, self.G):
+            return self, group
+        here = copy(self)
+        kept = np.flatnonzero(np.isin(self.groups.of, some))
+        place = np.full(self.G + 1, -1)
+        place[some] = np.arange(len(some))
+        of = place[self.groups.of[kept]]
+        here.groups = self.groups._replace(
+            rows=self.groups.rows[kept],
+            starts=np.searchsorted(of, np.arange(len(some))),
+            counts=self.groups.counts[some],
+            of=of,
+        )
+        here.rows, here.r = self.rows.take(kept), self.r[kept]
+        here.N, here.G, here._start = len(kept), len(some), self._start[some]
+        return here, place[group]
 
     @property
     def work(self) -> float:

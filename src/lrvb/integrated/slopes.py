@@ -8,6 +8,7 @@ that tails which turn are covered too. Half the nodes an axis tell the error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -189,18 +190,41 @@ class Slopes:
     ) -> Iterator[Lines]:
         """η of m rows at the nodes of their levels."""
         group = np.append(self.groups.group, -1)[codes[0]]
+        here, group = self._only(group)
         new, r = group < 0, np.concatenate(R, axis=1)
-        for at in self._chunks(np.arange(len(theta)), len(X)):
+        for at in here._chunks(np.arange(len(theta)), len(X)):
             if new.all():
                 Z, P = np.zeros((len(at), len(X), 1, 2)), np.ones((len(at), len(X), 1))
             else:
-                sums = self._sums(theta[at])
+                sums = here._sums(theta[at])
                 Z, P = sums.nodes[:, group], sums.probability[:, group]
                 Z[:, new], P[:, new] = 0.0, 1 / P.shape[2]
             precision, _ = self._precision(theta[at, self.p : self.p + self.k])
             fresh = np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
             eta = (theta[at, : self.p] @ X.T)[:, :, None] + np.einsum("mi,nmki->nmk", r, Z)
             yield Lines(at, eta, P, np.where(new, fresh, 0.0))
+
+    def _only(self, group: np.ndarray) -> tuple[Slopes, np.ndarray]:
+        """The sums of some groups alone, and their numbers there; −1 stays."""
+        some = np.unique(group[group >= 0])
+        if len(some) in (0, self.G):
+            return self, group
+        here = copy(self)
+        kept = np.flatnonzero(np.isin(self.groups.of, some))
+        place = np.full(self.G + 1, -1)
+        place[some] = np.arange(len(some))
+        of = place[self.groups.of[kept]]
+        here.groups = self.groups._replace(
+            rows=self.groups.rows[kept],
+            starts=np.searchsorted(of, np.arange(len(some))),
+            counts=self.groups.counts[some],
+            of=of,
+        )
+        here.rows, here.R = self.rows.take(kept), self.R[kept]
+        here.N, here.G, here._start = len(kept), len(some), self._start[some]
+        here._edges = self._edges[:, :, some]
+        here._last = here._edges.copy()
+        return here, place[group]
 
     @property
     def work(self) -> float:

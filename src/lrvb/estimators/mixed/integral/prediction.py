@@ -20,6 +20,7 @@ ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
 ENDS = 2**23  # rows × draws at which quantiles are found
 NODES = 30.0  # what rows are taken to have, for choosing draws
+WORK, FEWEST = 6e7, 256  # evaluations of the sums inside that one answer may cost, and draws it has
 GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
 BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
@@ -129,10 +130,15 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
     theta, w = fit.theta, fit.weights
     nodes = 1.0 if isinstance(statement.inside, Gaussian) else NODES
     most = int(max(128, min(CELLS / (len(at) * nodes), ENDS / len(at))))
+    X = fit.standard.inward(rows.X[at])
+    moved: float | np.ndarray = 0.0
+    if not isinstance(statement.inside, Gaussian):
+        share = min(1.0, len(at) / max(1, statement.inside.fewest))
+        most = min(most, int(max(FEWEST, WORK / (share * statement.inside.work))))
     if len(w) > most:
         chosen = resampled(w, most)
         theta, w = theta[chosen], np.full(most, 1 / most)
-    X = fit.standard.inward(rows.X[at])
+        moved = _moved(fit, rows, at, X, chosen)
     shift = fit.standard.shift + (0.0 if rows.offset is None else rows.offset[at])
     codes = [rows.codes[design.terms[t].factor][at].astype(np.int64) for t in statement.order]
     R = [rows.R[t][at] for t in statement.order]
@@ -152,9 +158,28 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
                 new = rows.codes[term.factor][at] < 0
                 own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
         residual = np.exp(theta[found.at, -1]) if design.family.quadratic else None
-        eta = found.eta + np.reshape(shift, (-1, 1))
+        eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
         yield Lot(w[found.at], eta, found.P, variance, own, typical, residual)
+
+
+def _moved(
+    fit: IntegratedFit, rows: NewRows, at: np.ndarray, X: np.ndarray, chosen: np.ndarray
+) -> np.ndarray:
+    """What the mean of η over all draws has beyond that over those chosen, (m,)."""
+    integral, statement, p = fit.integral, fit.statement, fit.statement.p
+    if statement.p == 0 or integral.first is None or integral.inside is None:
+        return np.zeros(len(at))
+    beta = fit.weights @ fit.theta[:, :p] - fit.theta[chosen, :p].mean(0)
+    first = integral.first[integral.weighted.heavy()]
+    difference = integral.inside.expand((fit.weights @ first - first[chosen].mean(0))[:, None])
+    moved = X @ beta
+    for t, levels in zip(statement.order, difference, strict=True):
+        codes = rows.codes[fit.design.terms[t].factor][at]
+        known = codes >= 0
+        part = levels[np.where(known, codes, 0), :, 0]
+        moved = moved + known * (rows.R[t][at] * part).sum(1)
+    return moved
 
 
 def _quantiles(
