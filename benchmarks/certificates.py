@@ -1,6 +1,6 @@
 """How often certificates are right: verdicts against the exact posterior, over models easy and hard.
 
-    python benchmarks/certificates.py [seeds]
+    python benchmarks/certificates.py [seeds] [first]
 
 Truth is a grid in one or two dimensions, otherwise a long adaptive importance sample whose own k̂ and
 effective draws are good; all of it on the collapsed density, which the tests check against SciPy.
@@ -225,10 +225,10 @@ def truth(target: Target) -> tuple[np.ndarray, np.ndarray] | None:
     return mean, np.sqrt(w @ (T - mean) ** 2)
 
 
-def run(seeds: int) -> pd.DataFrame:
+def run(seeds: range) -> pd.DataFrame:
     """One row a quantity: verdict, and the errors of linear response and of the certified numbers."""
     rows = []
-    for seed in range(seeds):
+    for seed in seeds:
         for name, model, data, init in cases(seed):
             begun = time.monotonic()
             with warnings.catch_warnings():
@@ -267,7 +267,8 @@ def run(seeds: int) -> pd.DataFrame:
 
 def main() -> None:
     """The confusion table, and every false trust."""
-    found = run(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    seeds, first = (int(given) for given in (*sys.argv[1:], *("1", "0")[len(sys.argv) - 1 :]))
+    found = run(range(first, first + seeds))
     found["wrong"] = (found["mean"].abs() > MEAN) | (found["sd"].abs() > SD)
     found["still wrong"] = (found["certified_mean"].abs() > MEAN) | (
         found["certified_sd"].abs() > SD

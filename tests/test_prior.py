@@ -36,7 +36,7 @@ def test_density_of_an_sd_integrates_to_one(prior):
         (Exponential(2.0), scipy.stats.expon(scale=0.5)),
         (HalfStudentT(1, 0.3), scipy.stats.halfcauchy(scale=0.3)),
     ],
-    ids=repr,
+    ids=["half-normal", "exponential", "half-Cauchy"],
 )
 def test_densities_are_the_named_ones(prior, reference):
     sd = np.array([0.01, 0.3, 1.0, 4.0])

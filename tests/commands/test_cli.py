@@ -169,7 +169,8 @@ def test_mixture(people, tmp_path, capsys):
     X = pd.read_csv(people)[["height", "age"]]
     again = lrvb.GaussianMixture(2, n_init=4, random_state=1).fit(X)
     parameters = pd.read_csv(out / "parameters.csv", index_col=0)
-    pd.testing.assert_frame_equal(parameters, again.posterior_.summary(), rtol=1e-9)
+    expected = pd.DataFrame(again.posterior_.summary())
+    pd.testing.assert_frame_equal(parameters, expected, rtol=1e-9)
     rows = pd.read_csv(out / "rows.csv", index_col="row")
     assert (rows["component"] == again.predict(X)).all()
     np.testing.assert_allclose(rows.filter(like="probability").sum(axis=1), 1, rtol=1e-9)

@@ -31,8 +31,11 @@ MOST = 50  # coordinates up to which HMC is tried
 CHAINS = 64
 GRADIENTS = 12_000  # of one round of chains; each costs about three values
 ROUNDS = 4  # of HMC, each whitened by the draws of the one before
-STARTS = 6  # of fits that look for other modes
-WIDE = 6.0  # sds around the optimum from which half of them start
+STARTS = 12  # of fits that look for other modes
+WIDE = (
+    3.0,
+    100.0,
+)  # sds around the optimum from which half of them start, the nearest and the widest
 DRAWS = 1024
 WORK = 5e7  # elementary terms of an automatic certificate: about a second
 
@@ -58,11 +61,12 @@ class Certifier:
         budget: float | None = None,
         progress: bool = False,
         starts: int = STARTS,
-        chains: bool = True,
+        thorough: bool = True,
     ) -> Certificate:
         """The certificate; `budget` is the most seconds to begin another round or chain in.
 
-        `starts` fits look for other modes; without `chains` HMC is not tried.
+        `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
+        not adapted, and HMC is not tried.
         """
         if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 64:
             raise InvalidModel(f"draws={draws!r} must be a whole number, 64 or more.")
@@ -75,13 +79,14 @@ class Certifier:
             best = self._of_weights(target, weighted)
             bar.update(len(weighted.x))
             each = (time.monotonic() - begun) / len(weighted.x)
-            if best.unsettled and time.monotonic() < until:
+            few = target.size <= MOST
+            if best.unsettled and (thorough or few) and time.monotonic() < until:
                 adapted = self._adapted(target, draws, seed + 1)
                 bar.update(len(adapted.x))
                 best = min(best, self._of_weights(target, adapted), key=_unsettled)
                 weighted = max(weighted, adapted, key=lambda w: w.ess)
             affordable = time.monotonic() + 3 * GRADIENTS * each < until
-            if chains and best.unsettled and target.size <= MOST and affordable:
+            if thorough and best.unsettled and few and affordable:
                 T, ess = self._chains(target, weighted, seed, until, bar)
                 best = min(best, self._of_chains(target, T, ess, weighted), key=_unsettled)
             modes = self._modes(target, seed, starts, until)
@@ -137,7 +142,7 @@ class Certifier:
         if not draws:
             return None
         try:
-            return self.certify(draws, progress=progress, starts=STARTS // 2, chains=False)
+            return self.certify(draws, progress=progress, starts=STARTS - 4, thorough=False)
         except LrvbError:
             return None
 
@@ -177,9 +182,12 @@ class Certifier:
     def _modes(self, target: Target, seed: int, starts: int, until: float) -> Modes:
         """Other optima, from starts far around the optimum and from the families' own."""
         rng = np.random.default_rng(seed + 1)
-        near = (starts + 1) // 2
-        u = target.center + WIDE * rng.standard_normal((near, target.size)) @ target.root.T
-        own = self._vague(rng, starts - near)
+        near = (starts + 2) // 4  # on either side
+        ray = rng.standard_normal((near, target.size))
+        ray *= np.sqrt(target.size) / np.linalg.norm(ray, axis=1, keepdims=True)
+        steps = np.geomspace(*WIDE, near)[:, None] * ray @ target.root.T
+        u = np.concatenate([target.center + steps, target.center - steps])
+        own = self._vague(rng, starts - 2 * near)
         points = np.concatenate([target.statistics(u), *([] if own is None else [own])])
         points = points[np.isfinite(points).all(axis=1)]
         if not len(points):

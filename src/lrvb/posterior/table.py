@@ -65,5 +65,5 @@ def table(
     rows = index if isinstance(index, pd.Index) else pd.Index(index)
     result = pd.DataFrame(given, index=rows)
     if verdict is not None:
-        result["verdict"] = pd.Series(list(verdict), index=rows, dtype=object)
+        result["verdict"] = list(verdict)
     return result

@@ -13,6 +13,8 @@ SHIFT = 0.1  # of a mean, in sds, that is no disagreement
 RATIO = np.log(1.1)  # of sds
 LARGE_SHIFT, LARGE_RATIO = 0.5, np.log(1.5)  # a disagreement that needs no exact referee
 K_HAT = 0.7  # above, importance weights have no reliable average
+LOW_K_HAT = 0.5  # below, weights have a finite variance and their errors are what they say
+ALLOWED = 0.02  # of a Monte Carlo error that may excuse a disagreement
 K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half for an exponential tail
 ESS = 100.0  # effective draws below which draws confirm nothing
 R_HAT = 1.05
@@ -126,7 +128,9 @@ def _verdict(
             f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to tell; "
             f"{difference}. Ask for more draws."
         )
-    agrees = abs(shift) <= SHIFT + error and abs(log_ratio) <= RATIO + sd_error
+    allowed = ALLOWED if draws.method == "hmc" or draws.k_hat < LOW_K_HAT else 0.0
+    close = abs(shift) <= SHIFT + min(error, 1.5 * allowed)
+    agrees = close and abs(log_ratio) <= RATIO + min(sd_error, allowed)
     if agrees:
         return TRUST, f"Confirmed: {difference}."
     return REPAIRED, f"Linear response was off: {difference}; the certified numbers are shown."

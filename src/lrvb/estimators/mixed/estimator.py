@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -118,8 +119,7 @@ class MixedModel:
         if self.factorization == "blocked":
             try:
                 priors = resolve(self.priors, design)
-                bar = self._bar(design.n)
-                found = integrate_model(design, priors, standard, bar)
+                found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
@@ -239,9 +239,12 @@ class MixedModel:
                 return bool(said)
         return rows > MANY and sys.stderr.isatty()
 
-    def _bar(self, rows: int) -> Callable[[int, int], None] | None:
-        """Progress of the draws, where it is to be shown."""
-        return show_draws if self._progress(rows) else None
+    def _bar(self) -> Callable[[int, int], None] | None:
+        """Progress of the draws: as asked for, or after two seconds where a person waits."""
+        for said in (self.progress, self.verbose):
+            if said is not None:
+                return shown_draws(0.0) if said else None
+        return shown_draws(2.0) if sys.stderr.isatty() else None
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
@@ -341,10 +344,16 @@ def _lower(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
-def show_draws(done: int, expected: int) -> None:
-    """One line that tells how many draws there are."""
-    end = "\n" if done >= expected else ""
-    print(f"\r{done:,} of {expected:,} draws", end=end, file=sys.stderr, flush=True)
+def shown_draws(after: float) -> Callable[[int, int], None]:
+    """One line that tells how many draws there are, from so many seconds on."""
+    start = time.monotonic()
+
+    def show(done: int, expected: int) -> None:
+        if time.monotonic() - start >= after:
+            end = "\n" if done >= expected else ""
+            print(f"\r{done:,} of {expected:,} draws", end=end, file=sys.stderr, flush=True)
+
+    return show
 
 
 def _labels(design: Design, joint: JointResponse) -> list[str | None]:
