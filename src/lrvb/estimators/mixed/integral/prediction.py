@@ -19,8 +19,8 @@ from .fit import IntegratedFit
 ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
 ENDS = 2**23  # rows × draws at which quantiles are found
-NODES = 30.0  # what rows are taken to have, for choosing draws
-WORK, FEWEST = 6e7, 256  # evaluations of the sums inside that one answer may cost, and draws it has
+NODES = 30.0  # what rows are taken to have at least, for choosing draws
+WORK, FEWEST = 6e7, 128  # evaluations of the sums inside that one answer may cost, and draws it has
 GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
 BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
@@ -128,13 +128,14 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
     """η of some rows, draw by draw: all that matter, or as many as are affordable."""
     statement, design = fit.statement, fit.design
     theta, w = fit.theta, fit.weights
-    nodes = 1.0 if isinstance(statement.inside, Gaussian) else NODES
-    most = int(max(128, min(CELLS / (len(at) * nodes), ENDS / len(at))))
+    inside = statement.inside
+    nodes = 1.0 if isinstance(inside, Gaussian) else max(NODES, inside.work / design.n)
+    most = int(max(FEWEST, min(CELLS / (len(at) * nodes), ENDS / len(at))))
     X = fit.standard.inward(rows.X[at])
     moved: float | np.ndarray = 0.0
-    if not isinstance(statement.inside, Gaussian):
-        share = min(1.0, len(at) / max(1, statement.inside.fewest))
-        most = min(most, int(max(FEWEST, WORK / (share * statement.inside.work))))
+    if not isinstance(inside, Gaussian):
+        share = min(1.0, len(at) / max(1, inside.fewest))
+        most = min(most, int(max(FEWEST, WORK / (share * inside.work))))
     if len(w) > most:
         chosen = resampled(w, most)
         theta, w = theta[chosen], np.full(most, 1 / most)
@@ -151,7 +152,7 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
         typical[int(term.factor == design.observation)][:] += new * np.einsum(
             "mi,ij,mj->m", r, S, r
         )
-    for found in statement.inside.lines(theta, X, codes, R):
+    for found in inside.lines(theta, X, codes, R):
         own = np.zeros(found.extra.shape)
         for t, term in enumerate(design.terms):
             if term.factor == design.observation:
