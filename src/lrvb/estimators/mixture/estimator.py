@@ -72,7 +72,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
         "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
-        "kmeans", five of them are "k-means++" and "random_from_data") are tried by a few sweeps
+        "kmeans", seven of them are "k-means++" and "random_from_data") are tried by a few sweeps
         on at most 2000 rows, and the best of them is fitted; where there are more rows, k-means on
         all of them is fitted too.
     n_init : int
