@@ -73,8 +73,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
         "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
         "kmeans", seven of them are "k-means++" and "random_from_data") are tried by a few sweeps
-        on at most 2000 rows, and the best of them is fitted; where there are more rows, k-means on
-        all of them is fitted too.
+        on a tenth of the rows, at least 2000, and the best of them is fitted.
     n_init : int
         Fits, each from eight starts of its own; the one with the highest ELBO is kept.
     tol : float
