@@ -75,3 +75,12 @@ def test_correlations_of_draws_that_are_nearly_singular():
     Lambda[:, 0, 1] = Lambda[:, 1, 0] = r
     [(_, _, found)] = list(_correlations(Lambda))
     np.testing.assert_allclose(found, -r, atol=1e-7)
+
+
+def test_what_is_known_exactly_correlates_with_nothing():
+    """The log weight of a single component is zero for sure."""
+    posterior = lrvb.GaussianMixture(1, certify=False).fit(two_clusters()).posterior_
+    corr = posterior.corr()
+    others = [name for name in corr if name != "log(pi[0])"]
+    assert np.isfinite(corr.to_numpy()).all()
+    assert (corr.loc["log(pi[0])", others] == 0).all()

@@ -114,13 +114,13 @@ class Posterior:
         return pd.DataFrame(values, index=chosen, columns=chosen)
 
     def corr(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
-        """Posterior correlation matrix; not a number for what is known exactly."""
+        """Posterior correlation matrix; zero with what is known exactly, which varies with nothing."""
         import pandas as pd
 
         cov = self.cov(names, method)
         sd = np.sqrt(np.diag(cov))
-        with np.errstate(invalid="ignore"):
-            corr = cov.to_numpy() / np.outer(sd, sd)
+        scale = np.where(sd > 0, sd, 1.0)
+        corr = cov.to_numpy() / np.outer(scale, scale)
         np.fill_diagonal(corr, 1.0)
         return pd.DataFrame(corr, index=cov.index, columns=cov.columns)
 
