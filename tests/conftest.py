@@ -1,10 +1,15 @@
-"""`pytest --case NAME`: the laws of one shipped thing only."""
+"""`pytest --case NAME`: the laws of one shipped thing only. And what tests do not pay for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+
+from lrvb.posterior.certification import Certifier
+
+#: Files whose fits have their automatic certificates; elsewhere they would only cost compilations.
+CERTIFIED = ("test_certificate", "test_docs", "test_public", "first_steps")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,3 +52,10 @@ def _case_of(item: pytest.Item) -> str | None:
 def _is(name: str, wanted: str) -> bool:
     """Whether "Gamma-tiny" is asked for by "Gamma" or by its whole name."""
     return name == wanted or name.startswith(wanted + "-")
+
+
+@pytest.fixture(autouse=True)
+def uncertified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws of the fit and of linear response are asked of fits without certificates."""
+    if not request.node.path.stem.startswith(CERTIFIED):
+        monkeypatch.setattr(Certifier, "automatic", lambda self, *, progress=False: None)
