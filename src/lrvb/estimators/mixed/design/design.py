@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ....data.standardise import Measures, measure
 from ....errors import InvalidData
 from ....likelihoods import Given, Likelihood, likelihood_of
 from ..text.allowed import own_functions
@@ -73,6 +75,11 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+
+    @cached_property
+    def measures(self) -> Measures:
+        """Centre, spread and size of every column of X."""
+        return measure(self.X)
 
     @property
     def n(self) -> int:

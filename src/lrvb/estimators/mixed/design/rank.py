@@ -13,10 +13,10 @@ CONSTANT = 1e-12  # a spread, of a column's size, that nothing can be learnt fro
 SMALL = 1e-10  # a unit column's distance from the span of the others, beyond rounding
 
 
-def centred(X: np.ndarray, intercept: int | None) -> Measures:
+def centred(columns: Measures, intercept: int | None) -> Measures:
     """The columns around their means where an intercept can absorb them, otherwise around zero."""
-    kept = True if intercept is None else np.arange(X.shape[1]) == intercept
-    return measure(X).about_zero(kept)
+    kept = True if intercept is None else np.arange(len(columns.center)) == intercept
+    return columns.about_zero(kept)
 
 
 def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def check_rank(X: np.ndarray, names: list[str]) -> None:
     """
     if X.shape[1] == 0:
         return
-    columns = centred(X, names.index("Intercept") if "Intercept" in names else None)
+    columns = centred(measure(X), names.index("Intercept") if "Intercept" in names else None)
     center, spread, size = columns.center, columns.spread, columns.size
     for name, same, full in zip(names, columns.constant(CONSTANT), size, strict=True):
         if full == 0:

@@ -44,9 +44,9 @@ class Standardisation(NamedTuple):
 
 def standardisation(design: Design) -> Standardisation:
     """Centres where an intercept can absorb them, standard deviations, the mean of a gaussian y."""
-    X, names = design.X, design.names
+    names = design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
-    columns, shift = centred(X, intercept), 0.0
+    columns, shift = centred(design.measures, intercept), 0.0
     if intercept is not None and design.family.quadratic:
         y = design.y if design.offset is None else design.y - design.offset
         shift = float(y.mean())

@@ -38,7 +38,7 @@ def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     carry the level of the response, so s is its size around zero.
     """
     level = mean_on_link(design)
-    columns = measure(design.X)
+    columns = design.measures
     center, spread = columns.center, columns.unit(CONSTANT)
     mean = np.zeros(len(design.names))
     if "Intercept" not in design.names:
@@ -135,7 +135,7 @@ def residual_scale(design: Design) -> float:
     y = design.y if design.offset is None else design.y - design.offset
     if not design.X.shape[1]:
         return _response_sd(design) or 1.0
-    A = design.X / measure(design.X).unit(CONSTANT)
+    A = design.X / design.measures.unit(CONSTANT)
     coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
     left = float(np.sqrt(np.mean((y - A @ coefficients) ** 2)))
     total = float(np.sqrt(np.mean(y**2)))
