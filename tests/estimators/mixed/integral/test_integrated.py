@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -315,3 +316,18 @@ def test_real_cases_are_within_their_limits(case, capsys):
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.one(case), capsys.readouterr().out
+
+
+def test_draws_that_sums_cannot_cover_are_told_and_end_trust() -> None:
+    """A certificate with more than a hundredth of its draws refused trusts nothing, and says so."""
+    found = lrvb.MixedModel("y ~ 1 + (1|g)").fit(
+        {"y": np.arange(24.0) % 7, "g": np.repeat(np.arange(6), 4)}
+    )
+    certificate = found.certificate_
+    name = "Intercept"
+    assert certificate.refused == 0
+    assert certificate.verdict(name) == "trust"
+    for refused, verdict in ((1, "trust"), (certificate.draws // 50, "doubtful")):
+        other = replace(certificate, refused=refused)
+        assert other.verdict(name) == verdict
+        assert f"{refused:,} with sds beyond what sums can cover" in other.sentence([name])

@@ -12,6 +12,7 @@ from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR, Integra
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, VARIATIONAL = "importance", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
+REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +20,8 @@ class MixedCertificate:
     """What stands behind the numbers: exact sums and weighted draws, or a variational fit and why.
 
     `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
-    the sums given the hyperparameters are; errors are Monte Carlo's, of means in sds and of log sds.
+    the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
+    for nothing. Errors are Monte Carlo's, of means in sds and of log sds.
     """
 
     method: str
@@ -31,6 +33,7 @@ class MixedCertificate:
     log_evidence: float = np.nan
     log_evidence_error: float = np.nan
     node_error: float = np.nan
+    refused: int = 0
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
 
@@ -41,7 +44,8 @@ class MixedCertificate:
         worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
-        if not self.exact or not self.k_hat < K_HAT or not worst <= 1:
+        few = self.refused <= REFUSED * self.draws
+        if not (self.exact and few and self.k_hat < K_HAT and worst <= 1):
             return DOUBTFUL
         return TRUST
 
@@ -58,6 +62,8 @@ class MixedCertificate:
             f"{self.draws:,} draws of the hyperparameters, {self.ess:,.0f} effective, "
             f"k-hat {self.k_hat:.2f}"
         )
+        if self.refused:
+            head += f", {self.refused:,} with sds beyond what sums can cover left out"
         if not self.k_hat < K_HAT:
             return f"{head}: the weights have no reliable average; a narrower prior of the sds may help."
         if not self.exact:
@@ -95,6 +101,7 @@ def certify(
         log_evidence=w.log_evidence,
         log_evidence_error=w.log_evidence_error,
         node_error=integral.node_error,
+        refused=int(np.isneginf(w.log_p).sum()),
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
     )
