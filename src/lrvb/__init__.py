@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import likelihoods, models, plot, prior
+from .bridges.log_density import BlackBox, from_log_density
+from .bridges.numpyro import from_numpyro
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -72,6 +74,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BlackBox",
     "CacheRefused",
     "Categorical",
     "Certificate",
@@ -105,6 +108,8 @@ __all__ = [
     "Wishart",
     "__version__",
     "fit",
+    "from_log_density",
+    "from_numpyro",
     "infer",
     "likelihoods",
     "linearize",

@@ -128,7 +128,8 @@ class Posterior:
         """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
         Intervals respect the support: those of positive quantities are made on the log scale. Numbers
-        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's,
+        as all are of a posterior of `lrvb.from_numpyro` and its like.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
@@ -146,11 +147,15 @@ class Posterior:
             ends=(lower[at], upper[at]),
             verdict=verdicts,
         )
+        columns = ["mean", "sd", "lower", "upper"]
+        if self.certificate is not None and self.certificate.polish is not None:
+            result[columns] = self.certificate.summary(prob)[columns]
+            return result
         if self.certificate is None or REPAIRED not in verdicts:
             return result
         from .noted import noted
 
-        columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+        rows = result["verdict"] == REPAIRED
         result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
         return noted(result, 'Rows marked "repaired" show the certified numbers.')
 
