@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import likelihoods, models, plot, prior
 from .bridges.log_density import BlackBox, from_log_density
 from .bridges.numpyro import from_numpyro
+from .bridges.pymc import from_pymc
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -110,6 +111,7 @@ __all__ = [
     "fit",
     "from_log_density",
     "from_numpyro",
+    "from_pymc",
     "infer",
     "likelihoods",
     "linearize",

@@ -32,7 +32,7 @@ def lbfgs(objective: Objective, x: np.ndarray, *, tol: float, most: int = 200) -
     `tol` bounds the gradient's largest entry, so that coordinates should have a natural scale.
     """
     value, gradient = objective(x)
-    trace, pairs = [value], []
+    trace, pairs = [value], list[tuple[np.ndarray, np.ndarray]]()
     for k in range(most):
         if np.abs(gradient).max() <= tol:
             return Climbed(x, value, True, k, tuple(trace))
@@ -101,7 +101,7 @@ def newton(kernel: Kernel, x: np.ndarray, *, most: int = 60, tol: float = 1e-5) 
         length = float(np.linalg.norm(step))
         new = x + scale * (U @ step)
         new_value, new_gradient = _single(kernel, new)
-        quality = (new_value - value) / gain if np.isfinite(new_value) else -1.0
+        quality = (new_value - value) / gain if np.isfinite(new_value) and gain > 0 else -1.0
         rounding = abs(new_value - value) < 1e-9 * (1 + abs(value)) and gain < 1e-6
         if quality > 0.05 or rounding:
             x, value, gradient = new, new_value, new_gradient

@@ -69,8 +69,8 @@ def fit_mean_field(kernel: Kernel, start: np.ndarray, root: np.ndarray) -> MeanF
 
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
         m, s = at(theta)
-        value, gradient = kernel(m + s * z)
-        if (value := spared(value)) is None:
+        found, gradient = kernel(m + s * z)
+        if (value := spared(found)) is None:
             return -np.inf, np.zeros(2 * D)
         along = (gradient * s * z).mean(axis=0) + 1
         elbo = float(value.mean()) + np.log(s).sum() + entropy_constant(D)
@@ -123,8 +123,8 @@ class FullRankObjective:
     def __call__(self, mean: np.ndarray, L: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """ELBO, g = E[Lᵀ∇log p] (D,), and the precision A = −E[Lᵀ∇²log p L], which is I at the optimum."""
         D = len(mean)
-        value, gradient = self.kernel(mean + self.z @ L.T)
-        if (value := spared(value)) is None:
+        found, gradient = self.kernel(mean + self.z @ L.T)
+        if (value := spared(found)) is None:
             return -np.inf, np.zeros(D), np.eye(D)
         g = gradient @ L
         A = -g.T @ self.z / len(self.z)
@@ -143,8 +143,8 @@ def fit_full_rank(
             break
         L = 0.6 * L
         elbo, g, A = objective(mean, L)
-    trace, k = [elbo], 0
-    for k in range(most):
+    trace = [elbo]
+    for _ in range(most):
         if _residual(g, A) < TOLERANCE:
             break
         w, U = np.linalg.eigh(A)
@@ -163,7 +163,7 @@ def fit_full_rank(
         mean, L = mean + L @ step, new_L
         elbo, g, A = found
         trace.append(elbo)
-    return FullRank(mean, L, elbo, _residual(g, A), k, tuple(trace))
+    return FullRank(mean, L, elbo, _residual(g, A), len(trace) - 1, tuple(trace))
 
 
 def refine_full_rank(

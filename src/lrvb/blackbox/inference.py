@@ -15,6 +15,7 @@ from ..engine.convergence import Convergence
 from ..errors import InvalidModel, NotAMaximum
 from ..numerics.double import in_double
 from ..numerics.pareto import smooth
+from ..posterior.axes import Axes
 from ..posterior.blocks import RealBlock
 from ..posterior.certificate import Certificate, require_whole
 from ..posterior.estimate import Estimate
@@ -48,6 +49,7 @@ MOST = 3000  # named values, whose covariances are one matrix
 LARGEST = 1000  # dimensions that have been measured
 FROM = 3  # modes from which mean field is tried
 WITHIN = 30.0  # of the best one's log evidence
+RIDGES = 6  # directions of the least curvature along which log p must fall
 BROKEN = 0.005  # share of draws of q at which log p is not a number that nothing is built upon
 
 
@@ -112,16 +114,14 @@ def infer(
                 raise NotAMaximum(_NO_RESPONSE)
             drawn = WeightedDraws(values(_response_draws(fitted, seed)), *_equal(4096))
             return _posterior(density, estimate, fitted, drawn, absent)
-        found = polish(
-            kernel, values, fitted.mean, fitted.root, np.random.default_rng(seed), bar
-        )
-    concern, severe = _concern(kernel, fitted)
+        found = polish(kernel, values, fitted.mean, fitted.root, np.random.default_rng(seed), bar)
+    concern, severe = _concern(kernel, fitted, found)
     details = Polish(
         found.r_hat,
         found.ess,
         found.mean_error,
         found.sd_error,
-        modes.differences if modes.found else (),
+        modes.differences,
         found.rounds,
         kernel.gradients,
         time.perf_counter() - begun,
@@ -164,13 +164,14 @@ def _fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitt
             tries.append(fit_mean_field(kernel, mode.x, root))
     tries.append(fit_mean_field(kernel, modes.slope, 0.1 * np.eye(D)))
     q = max(tries, key=lambda found: found.elbo + (1e-3 if found.converged else 0.0))
-    require_proper(density, kernel, q.mean, q.sd)
+    require_proper(density, kernel, q.mean, np.diag(q.sd))
     if not np.isfinite(q.elbo):
         raise InvalidModel(
             f"No Gaussian fits {density.source}: near every mode some of its draws have no density. Give "
             "the log density in coordinates without bounds."
         )
     K = mean_field_curvature(kernel, q)
+    require_proper(density, kernel, q.mean, np.linalg.eigh(K[:D, :D])[1].T[:RIDGES] * q.sd)
     S = coordinate_covariance(q, K)
     root = np.diag(q.sd) if S is None else _root(S)
     V = np.cov(finite_values(values, q.mean + q.sd * normal_draws(2048, D, seed=7)).T)
@@ -216,7 +217,7 @@ def _estimate(values: Values, fitted: Fitted) -> Estimate:
     return Estimate.of_blocks(blocks, answer.mean, fitted.V, Sigma)
 
 
-def _concern(kernel: Kernel, fitted: Fitted) -> tuple[str, bool]:
+def _concern(kernel: Kernel, fitted: Fitted, found: Polished) -> tuple[str, bool]:
     """A sentence that withholds trust from everything, and whether it is a "no"."""
     share = kernel.broken / max(kernel.watched, 1)
     if share > BROKEN:
@@ -227,6 +228,12 @@ def _concern(kernel: Kernel, fitted: Fitted) -> tuple[str, bool]:
         )
     if fitted.answer.Sigma is None:
         return "Linear response does not exist here, so that nothing stands beside HMC.", False
+    if not found.sound:
+        return (
+            "Averages that should be zero are not, as where a density ends at an edge or has kinks; give "
+            "the model in coordinates without bounds.",
+            False,
+        )
     if not fitted.converged:
         return "The Gaussian fit did not converge.", False
     return "", False
@@ -291,4 +298,5 @@ def _posterior(
         weighted=drawn,
         absent=absent,
         certificate=certificate,
+        axes=Axes(density.dims, density.coords),
     )

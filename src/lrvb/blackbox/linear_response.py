@@ -97,7 +97,9 @@ def full_rank_curvature(kernel: Kernel, q: FullRank) -> np.ndarray:
     weight = np.where(i == j, 0.5, np.sqrt(0.5))
     T = np.einsum("ma,mbc->abc", z, H, optimize=True) / n  # δμ_b against δB_ca
     cross = weight * (T[i, :, j] + T[j, :, i]).T
-    F = ((z[:, :, None] * z[:, None, :]).reshape(n, -1).T @ H.reshape(n, -1)).reshape(D, D, D, D) / n
+    F = ((z[:, :, None] * z[:, None, :]).reshape(n, -1).T @ H.reshape(n, -1)).reshape(
+        D, D, D, D
+    ) / n
     # (δB z)ᵀH(δB′z) = Σ δB_ab z_b H_ac δB′_cd z_d, so that F[b, d, a, c] belongs to (ab), (cd)
     block = np.zeros((len(i), len(i)))
     for a, b in ((i, j), (j, i)):

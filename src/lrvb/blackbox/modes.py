@@ -38,7 +38,7 @@ class Modes(NamedTuple):
     @property
     def differences(self) -> tuple[float, ...]:
         """log evidence less that of the first."""
-        return tuple(mode.log_evidence - self.found[0].log_evidence for mode in self.found)
+        return tuple(float(mode.log_evidence - self.found[0].log_evidence) for mode in self.found)
 
 
 def find_modes(density: Density, kernel: Kernel, seed: int) -> Modes:

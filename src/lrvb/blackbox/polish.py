@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..numerics.hmc import Chains, ControlVariates, control_variates, hmc, r_hat
+from ..numerics.hmc import Chains, ControlVariates, control_variates, hmc, no_controls, r_hat
 from .kernel import Kernel, Values
 
 CHAINS = 64
@@ -17,6 +17,7 @@ AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
 LONGEST = 40  # leapfrog steps
 JITTER = 0.85  # of the steps of later rounds
+FAR = 7.0  # standard errors by which control variates may move a mean: beyond, density has an edge
 
 
 class Polished(NamedTuple):
@@ -33,6 +34,7 @@ class Polished(NamedTuple):
     mean_error: np.ndarray
     sd_error: np.ndarray
     rounds: int
+    sound: bool  # whether control variates move means by no more than their errors
 
 
 def polish(
@@ -101,19 +103,24 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
     mean, root = x.mean(axis=0), _root(x)
     y = np.linalg.solve(root, (x - mean).T).T
     controls = control_variates(y, gradient @ root)
+    by_chain = (steps, chains, -1)
+    averages = (g - g.mean(axis=0)).reshape(by_chain).mean(axis=0)
+    plain = averages.var(axis=0, ddof=1) / chains
+    moved = controls.weights @ g - g.mean(axis=0)
+    sound = bool((moved**2 <= FAR**2 * plain + 1e-18 * g.var(axis=0)).all())
+    if not sound:
+        controls = no_controls(len(g))
     center = controls.weights @ g
     squares = (g - center) ** 2
     sd = np.sqrt(np.maximum(controls.weights @ squares, 1e-300))
-    by_chain = (steps, chains, -1)
     errors = [
         controls.residual(F).reshape(by_chain).mean(axis=0).std(axis=0, ddof=1) / np.sqrt(chains)
         for F in (g, squares / (2 * sd))
     ]
-    plain = (g - g.mean(axis=0)).reshape(by_chain).mean(axis=0).var(axis=0, ddof=1) / chains
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(plain > 0, g.var(axis=0) / plain, float(len(g)))
     return Polished(
-        x, g, controls, r_hat(g.reshape(by_chain)), ess, errors[0], errors[1], rounds
+        x, g, controls, r_hat(g.reshape(by_chain)), ess, errors[0], errors[1], rounds, sound
     )
 
 

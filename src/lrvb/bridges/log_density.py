@@ -36,9 +36,7 @@ class BlackBox:
         variates polishes the answer: tables show its numbers and, from the distance of the two, a verdict
         on each. `functions` maps names to functions of a dictionary of the model's values.
         """
-        return infer(
-            self.density, check=check, functions=functions, seed=seed, progress=progress
-        )
+        return infer(self.density, check=check, functions=functions, seed=seed, progress=progress)
 
     def __repr__(self) -> str:
         names = ", ".join(self.density.shapes())
@@ -56,7 +54,9 @@ def from_log_density(f: Callable[[Any], Any], start: Any) -> BlackBox:
     if not callable(f):
         raise InvalidModel(f"f={f!r} must be a function that returns a log density.")
     named = isinstance(start, Mapping)
-    parts = {name: _array(name, value) for name, value in (start if named else {"x": start}).items()}
+    parts = {
+        name: _array(name, value) for name, value in (start if named else {"x": start}).items()
+    }
     if not parts or not sum(part.size for part in parts.values()):
         raise InvalidModel("start is empty; it must hold at least one number.")
     sizes = [part.size for part in parts.values()]
@@ -79,7 +79,7 @@ def from_log_density(f: Callable[[Any], Any], start: Any) -> BlackBox:
             values,
             around(center),
             tuple(coordinate_names({name: part.shape for name, part in parts.items()})),
-            "this log density",
+            "f",
         )
     )
 

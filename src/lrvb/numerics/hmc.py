@@ -107,6 +107,11 @@ class ControlVariates(NamedTuple):
         return (F - self.Q @ (self.Q.T @ F)) * np.sqrt(n / (n - k))
 
 
+def no_controls(n: int) -> ControlVariates:
+    """Plain averages."""
+    return ControlVariates(np.full(n, 1 / n), np.full((n, 1), n**-0.5))
+
+
 def control_variates(y: np.ndarray, gradient: np.ndarray) -> ControlVariates:
     """From draws y (n, d) in whitened coordinates and ∇log p there (n, d).
 

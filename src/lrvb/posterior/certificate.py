@@ -203,7 +203,11 @@ class Certificate:
     @property
     def _shares(self) -> np.ndarray:
         """Weights in whose proportion draws may be drawn again: of chains, equal ones."""
-        return self.weights if self.polish is None else np.full(len(self.weights), 1 / len(self.weights))
+        return (
+            self.weights
+            if self.polish is None
+            else np.full(len(self.weights), 1 / len(self.weights))
+        )
 
     @cached_property
     def _values(self) -> np.ndarray:

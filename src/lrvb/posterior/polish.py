@@ -37,13 +37,16 @@ class Polish:
         return np.maximum(np.abs(found.shift), np.abs(np.log(np.maximum(found.ratio, 1e-300))))
 
     def judge(self, found: Compared, others: float) -> list[tuple[str, str]]:
-        """Verdict and reason of every quantity; `others` is the share of modes that chains have not seen."""
+        """Verdict and reason of every quantity; `others` is the share of modes no chain has seen."""
         gap = self.gap(found)
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.where(
                 found.sd > 0, np.maximum(self.mean_error, self.sd_error) / found.sd, 0.0
             )
-        return [self._one(others, *one) for one in zip(gap, self.r_hat, self.ess, error, found.tail, strict=True)]
+        return [
+            self._one(others, *one)
+            for one in zip(gap, self.r_hat, self.ess, error, found.tail, strict=True)
+        ]
 
     def _one(
         self, others: float, gap: float, r_hat: float, ess: float, error: float, tail: float
@@ -68,5 +71,8 @@ class Polish:
         if r_hat > AGREED or gap > NEAR:
             return DOUBTFUL, f"Not confirmed: {seen}."
         if ess < ESS or error > ERROR:
-            return DOUBTFUL, f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}."
+            return (
+                DOUBTFUL,
+                f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}.",
+            )
         return TRUST, f"Confirmed: {seen}."

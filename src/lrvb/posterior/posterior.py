@@ -19,6 +19,7 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .axes import Axes
 from .certificate import Certificate
 from .certification import Certifier, check_certify
 from .correction import warn_large_correction
@@ -56,6 +57,7 @@ class Posterior:
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         certificate: Certificate | None = None,
+        axes: Axes | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
@@ -64,7 +66,8 @@ class Posterior:
         and variances of linear functions of the estimate's statistics, where that can be done;
         `certifier` checks the answer against the exact density, and `certificate` is what it found.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
-        `absent` has a sentence for each name that one may ask for and that has no answer.
+        `absent` has a sentence for each name that one may ask for and that has no answer; `axes` are
+        the model's own names of dimensions.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
@@ -72,6 +75,7 @@ class Posterior:
         self._response, self._origin, self._second_order = response, origin, second_order
         self.weighted, self.absent = weighted, dict(absent or {})
         self._certifier, self.certificate = certifier, certificate
+        self.axes = Axes() if axes is None else axes
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
