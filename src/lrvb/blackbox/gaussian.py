@@ -16,6 +16,7 @@ from .ascent import lbfgs
 from .kernel import Kernel
 
 DRAWS = 64
+ATTEMPTS = 5
 SPARED = 0.05  # share of the draws that may lie where log p is −∞ or not a number
 
 
@@ -53,12 +54,25 @@ class MeanField(NamedTuple):
     trace: tuple[float, ...]
 
 
-def fit_mean_field(kernel: Kernel, start: np.ndarray, root: np.ndarray) -> MeanField:
+def fit_mean_field(
+    kernel: Kernel, start: np.ndarray, root: np.ndarray, *, attempts: int = ATTEMPTS
+) -> MeanField:
     """Maximise mean log p(m + s∘z) + Σ log s over m = start + root·u and log s, by L-BFGS.
 
     root (D, D) is a root of a covariance near the posterior's, which makes u well conditioned; s starts
-    as what it says of each coordinate given the others.
+    as what it says of each coordinate given the others. Where that was far off, the sds found so far
+    are the scales of another of some attempts.
     """
+    q = _attempt(kernel, start, root)
+    for _ in range(attempts):
+        if q.converged or not np.isfinite(q.elbo):
+            break
+        again = _attempt(kernel, q.mean, np.diag(q.sd))
+        q = again._replace(trace=(*q.trace, *again.trace))
+    return q
+
+
+def _attempt(kernel: Kernel, start: np.ndarray, root: np.ndarray) -> MeanField:
     D = kernel.size
     z = normal_draws(DRAWS, D)
     inverse = np.linalg.inv(root)

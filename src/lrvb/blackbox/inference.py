@@ -24,6 +24,7 @@ from ..posterior.posterior import Posterior
 from ..posterior.weighted import WeightedDraws
 from .density import Density
 from .gaussian import (
+    ATTEMPTS,
     FullRank,
     FullRankObjective,
     MeanField,
@@ -115,6 +116,10 @@ def infer(
             drawn = WeightedDraws(values(_response_draws(fitted, seed)), *_equal(4096))
             return _posterior(density, estimate, fitted, drawn, absent)
         found = polish(kernel, values, fitted.mean, fitted.root, np.random.default_rng(seed), bar)
+        if not fitted.converged:
+            fitted = _fit_from_draws(kernel, values, fitted, found)
+            estimate = _estimate(values, fitted)
+            bar.update()
     concern, severe = _concern(kernel, fitted, found)
     details = Polish(
         found.r_hat,
@@ -162,7 +167,9 @@ def _fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitt
         if mode.log_evidence > modes.found[0].log_evidence - WITHIN:
             root = np.linalg.cholesky(np.linalg.inv(mode.precision))
             tries.append(fit_mean_field(kernel, mode.x, root))
-    tries.append(fit_mean_field(kernel, modes.slope, 0.1 * np.eye(D)))
+    scale = np.full(D, 0.1) if not modes.found else modes.found[0].scale
+    attempts = 0 if modes.found else ATTEMPTS
+    tries.append(fit_mean_field(kernel, modes.slope, np.diag(scale), attempts=attempts))
     q = max(tries, key=lambda found: found.elbo + (1e-3 if found.converged else 0.0))
     require_proper(density, kernel, q.mean, np.diag(q.sd))
     if not np.isfinite(q.elbo):
@@ -174,12 +181,33 @@ def _fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitt
     require_proper(density, kernel, q.mean, np.linalg.eigh(K[:D, :D])[1].T[:RIDGES] * q.sd)
     S = coordinate_covariance(q, K)
     root = np.diag(q.sd) if S is None else _root(S)
+    return _answered(kernel, values, q, K, q.mean, root)
+
+
+def _fit_from_draws(kernel: Kernel, values: Values, fitted: Fitted, found: Polished) -> Fitted:
+    """The fits begun anew where HMC has been, for those that found no optimum by themselves."""
+    mean, root = found.x.mean(axis=0), _root(np.cov(found.x.T).reshape(kernel.size, -1))
+    q = fit_mean_field(kernel, mean, root)
+    again = _answered(kernel, values, q, mean_field_curvature(kernel, q), mean, root)
+    return again if again.converged else fitted
+
+
+def _answered(
+    kernel: Kernel,
+    values: Values,
+    q: MeanField,
+    K: np.ndarray,
+    mean: np.ndarray,
+    root: np.ndarray,
+) -> Fitted:
+    """Mean field q with its curvature K, full rank from N(mean, root rootᵀ), and what they respond."""
+    D = kernel.size
     V = np.cov(finite_values(values, q.mean + q.sd * normal_draws(2048, D, seed=7)).T)
     V = V.reshape(len(values.names), -1)
     if D > FEW:
         return Fitted(q, None, respond_mean_field(q, K, values), V, q.mean, root)
     objective = FullRankObjective(kernel)
-    best, K = optimum_with_curvature(kernel, objective, fit_full_rank(objective, q.mean, root))
+    best, K = optimum_with_curvature(kernel, objective, fit_full_rank(objective, mean, root))
     answer = respond_full_rank(best, K, values)
     return Fitted(q, best, answer, V, best.mean, best.L)
 

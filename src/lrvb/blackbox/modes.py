@@ -28,6 +28,11 @@ class Mode:
     precision: np.ndarray
     log_evidence: float
 
+    @property
+    def scale(self) -> np.ndarray:
+        """Sds of each coordinate given the others."""
+        return 1 / np.sqrt(np.diag(self.precision))
+
 
 class Modes(NamedTuple):
     """All that were found, by falling evidence, and a point on the slopes where there is none."""
