@@ -17,6 +17,7 @@ from .kernel import Kernel
 
 DRAWS = 64
 ATTEMPTS = 5
+ENDLESS = 1e12  # an sd that no attempt will bound
 SPARED = 0.05  # share of the draws that may lie where log p is −∞ or not a number
 
 
@@ -65,7 +66,7 @@ def fit_mean_field(
     """
     q = _attempt(kernel, start, root)
     for _ in range(attempts):
-        if q.converged or not np.isfinite(q.elbo):
+        if q.converged or not np.isfinite(q.elbo) or (q.sd > ENDLESS).any():
             break
         again = _attempt(kernel, q.mean, np.diag(q.sd))
         q = again._replace(trace=(*q.trace, *again.trace))

@@ -144,7 +144,7 @@ def respond_full_rank(q: FullRank, K: np.ndarray, values: Values) -> Responded:
 
 def finite_values(values: Values, x: np.ndarray) -> np.ndarray:
     """Named values at draws of q; those that are not finite are told."""
-    g = values(x)
+    g = values.steady(x)
     if not np.isfinite(g).all():
         at = int(np.flatnonzero(~np.isfinite(g).all(axis=0))[0])
         name = values.names[at]

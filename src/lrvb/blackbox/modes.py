@@ -93,9 +93,10 @@ def _climb(
         if t == EARLY:
             slope = best[np.argmax(highest)]
         if t % 50 == 0:
-            gained, before = highest - before, highest
-            if t > EARLY and np.nan_to_num(gained, nan=0.0).max() < 0.02:
+            rising = (highest > before + 0.02) & np.isfinite(highest)
+            if t > EARLY and not rising.any():
                 break
+            before = highest
     return best, highest, slope
 
 

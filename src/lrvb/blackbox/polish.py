@@ -68,7 +68,7 @@ def polish(
             jitter=0.0 if r == 0 else JITTER,
         )
         x, step = chains.x[-1], chains.step
-        rounds.append((chains, values(chains.x.reshape(-1, kernel.size))))
+        rounds.append((chains, values.steady(chains.x.reshape(-1, kernel.size))))
         bar.update()
         kept = rounds[-((r + 2) // 2) :]
         found = _polished(kept, r + 1)
