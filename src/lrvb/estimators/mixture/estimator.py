@@ -75,7 +75,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         "kmeans", seven of them are "k-means++" and "random_from_data") are tried by a few sweeps
         on a tenth of the rows, at least 2000, and the best of them is fitted.
     n_init : int
-        Fits, each from eight starts of its own; the one with the highest ELBO is kept.
+        Fits, each from the best of 8 to 48 trial starts of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
