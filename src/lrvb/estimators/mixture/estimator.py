@@ -71,11 +71,12 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
-        "kmeans", seven of them are "k-means++" and "random_from_data") are tried by a few sweeps
-        on a tenth of the rows, at least 2000, and the best of them is fitted.
+        "random_from_data"), or the responsibilities (N, K). 8 to 48 starts by that name,
+        more where the table is small (with "kmeans" all but one are "k-means++" and
+        "random_from_data"), are tried by a few sweeps on a tenth of the rows, at least 2000, and
+        the best of them is fitted.
     n_init : int
-        Fits, each from the best of 8 to 48 trial starts of its own; the one with the highest ELBO is kept.
+        Fits, each from the best of trials of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
