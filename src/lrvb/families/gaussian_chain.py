@@ -44,13 +44,11 @@ class GaussianChain(Family):
 
     def log_partition(self, eta: GaussianChainStats) -> Any:
         """½ T log 2π + Σ log s_t + ½ Σ (s_t h̃_t)², with h̃ what elimination leaves of Λμ."""
-        _, variance, h = _eliminate(eta)
-        return 0.5 * jnp.sum(jnp.log(2 * jnp.pi * variance) + variance * h**2)
+        return _log_partition(_eliminate(eta))
 
     def valid(self, eta: GaussianChainStats) -> Any:
         """The precision matrix is positive definite: every pivot 1/s_t² is positive."""
-        _, variance, h = _eliminate(eta)
-        return jnp.all((variance > 0) & jnp.isfinite(variance) & jnp.isfinite(h))
+        return _valid(_eliminate(eta))
 
     def start(self) -> GaussianChainStats:
         """Independent standard normals."""
@@ -59,9 +57,8 @@ class GaussianChain(Family):
 
     def mean(self, eta: GaussianChainStats) -> GaussianChainStats:
         """(μ_t, μ_t² + Σ_tt, μ_t μ_{t+1} + Σ_{t,t+1})."""
-        a, variance, h = _eliminate(eta)
-        loc, spread = _forward(a, variance, h)
-        return GaussianChainStats(loc, loc**2 + spread, loc[:-1] * loc[1:] + a * spread[:-1])
+        chain = _eliminate(eta)
+        return _mean(chain, *_forward(*chain))
 
     def factor(self, eta: GaussianChainStats) -> Any:
         r"""C in the orthonormal basis ε_t, (ε_t² − 1)/√2, e_t ε_{t+1}/sd(e_t) with e = x − μ.
@@ -69,23 +66,28 @@ class GaussianChain(Family):
         e_{t+1}² = a_t² e_t² + 2 a_t s_{t+1} e_t ε_{t+1} + s_{t+1}² ε_{t+1}², and
         e_t e_{t+1} = a_t e_t² + s_{t+1} e_t ε_{t+1}, so that no variance is a difference.
         """
-        a, variance, h = _eliminate(eta)
-        loc, spread = _forward(a, variance, h)
-        s, T = jnp.sqrt(variance), self.length
-        Phi = _carried(a)  # Φ_tk: how much of e_k is in e_t
-        L = Phi * s
-        pairs = s[1:] * jnp.sqrt(spread[:-1])  # sd of s_{t+1} e_t ε_{t+1}
-        squares = jnp.concatenate([jnp.sqrt(2.0) * L**2, 2 * Phi[:, 1:] ** 2 * (a * pairs)], axis=1)
-        crossed = a[:, None] * squares[:-1] + jnp.eye(T - 1, 2 * T - 1, T) * pairs[:, None]
-        linear = jnp.concatenate(
-            [2 * loc[:, None] * L, loc[:-1, None] * L[1:] + loc[1:, None] * L[:-1]]
-        )
-        quadratic = jnp.concatenate([squares, crossed])
-        return jnp.block([[L, jnp.zeros((T, 2 * T - 1))], [linear, quadratic]])
+        chain = _eliminate(eta)
+        return _factor(chain, *_forward(*chain))
 
     def entropy(self, eta: GaussianChainStats) -> Any:
         """½ T log 2πe + Σ log s_t."""
-        return 0.5 * jnp.sum(jnp.log(2 * jnp.pi * jnp.e * _eliminate(eta)[1]))
+        return _entropy(_eliminate(eta))
+
+    def evaluate(self, eta: GaussianChainStats) -> tuple[Any, GaussianChainStats, Any, Any]:
+        """(A, m, C, S) from one pass each way."""
+        chain = _eliminate(eta)
+        forward = _forward(*chain)
+        return (
+            _log_partition(chain),
+            _mean(chain, *forward),
+            _factor(chain, *forward),
+            _entropy(chain),
+        )
+
+    def profile(self, eta: GaussianChainStats) -> tuple[GaussianChainStats, Any, Any]:
+        """(m, S, valid) from one pass each way."""
+        chain = _eliminate(eta)
+        return _mean(chain, *_forward(*chain)), _entropy(chain), _valid(chain)
 
     def natural(self, m: GaussianChainStats) -> GaussianChainStats:
         """From the means, variances and neighbours' covariances, which any chain has as they please."""
@@ -138,8 +140,16 @@ class GaussianChain(Family):
         return {"length": self.length, "batch": list(self.batch)}
 
 
-def _eliminate(eta: GaussianChainStats) -> tuple[Any, Any, Any]:
-    """From last to first: coefficients a (T−1,), innovation variances s² (T,), and h̃ (T,).
+class _Chain(NamedTuple):
+    """e_{t+1} = a_t e_t + s_{t+1} ε_{t+1}: a (T−1,), innovation variances s² (T,), and h̃ (T,)."""
+
+    a: Any
+    variance: Any
+    h: Any
+
+
+def _eliminate(eta: GaussianChainStats) -> _Chain:
+    """From last to first.
 
     s_t⁻² = Λ_tt − Λ²_{t,t+1} s²_{t+1}, a_t = −Λ_{t,t+1} s²_{t+1} and h̃_t = h_t + a_t h̃_{t+1}.
     """
@@ -154,7 +164,7 @@ def _eliminate(eta: GaussianChainStats) -> tuple[Any, Any, Any]:
     x, xx, xy = (jnp.asarray(part) for part in eta)
     last = (-0.5 / xx[-1], x[-1])
     _, (a, variance, h) = lax.scan(step, last, (x[:-1], xx[:-1], xy), reverse=True)
-    return a, jnp.append(variance, last[0]), jnp.append(h, last[1])
+    return _Chain(a, jnp.append(variance, last[0]), jnp.append(h, last[1]))
 
 
 def _forward(a: Any, variance: Any, h: Any) -> tuple[Any, Any]:
@@ -168,6 +178,40 @@ def _forward(a: Any, variance: Any, h: Any) -> tuple[Any, Any]:
     first = (variance[0] * h[0], variance[0])
     _, (loc, spread) = lax.scan(step, first, (a, variance[1:], h[1:]))
     return jnp.append(first[0], loc), jnp.append(first[1], spread)
+
+
+def _log_partition(chain: _Chain) -> Any:
+    variance = chain.variance
+    return 0.5 * jnp.sum(jnp.log(2 * jnp.pi * variance) + variance * chain.h**2)
+
+
+def _entropy(chain: _Chain) -> Any:
+    return 0.5 * jnp.sum(jnp.log(2 * jnp.pi * jnp.e * chain.variance))
+
+
+def _valid(chain: _Chain) -> Any:
+    variance = chain.variance
+    return jnp.all((variance > 0) & jnp.isfinite(variance) & jnp.isfinite(chain.h))
+
+
+def _mean(chain: _Chain, loc: Any, spread: Any) -> GaussianChainStats:
+    joint = loc[:-1] * loc[1:] + chain.a * spread[:-1]
+    return GaussianChainStats(loc, loc**2 + spread, joint)
+
+
+def _factor(chain: _Chain, loc: Any, spread: Any) -> Any:
+    a, variance, _ = chain
+    s, T = jnp.sqrt(variance), loc.size
+    Phi = _carried(a)  # Φ_tk: how much of e_k is in e_t
+    L = Phi * s
+    pairs = s[1:] * jnp.sqrt(spread[:-1])  # sd of s_{t+1} e_t ε_{t+1}
+    squares = jnp.concatenate([jnp.sqrt(2.0) * L**2, 2 * Phi[:, 1:] ** 2 * (a * pairs)], axis=1)
+    crossed = a[:, None] * squares[:-1] + jnp.eye(T - 1, 2 * T - 1, T) * pairs[:, None]
+    linear = jnp.concatenate(
+        [2 * loc[:, None] * L, loc[:-1, None] * L[1:] + loc[1:, None] * L[:-1]]
+    )
+    quadratic = jnp.concatenate([squares, crossed])
+    return jnp.block([[L, jnp.zeros((T, 2 * T - 1))], [linear, quadratic]])
 
 
 def _carried(a: Any) -> Any:

@@ -63,8 +63,7 @@ class MarkovChain(Family):
 
     def mean(self, eta: MarkovChainStats) -> MarkovChainStats:
         """P(z_t = k) and P(z_t = i, z_{t+1} = j)."""
-        p, P = _chain(eta)
-        return MarkovChainStats(p, p[:-1, :, None] * P)
+        return _mean(*_chain(eta))
 
     def factor(self, eta: MarkovChainStats) -> Any:
         r"""C from the parts of a chain that are uncorrelated: z_1, and each choice given its row.
@@ -89,8 +88,13 @@ class MarkovChain(Family):
 
     def entropy(self, eta: MarkovChainStats) -> Any:
         """−Σ p log p of the first state and of each choice given the one before."""
+        return _entropy(*_chain(eta))
+
+    def profile(self, eta: MarkovChainStats) -> tuple[MarkovChainStats, Any, Any]:
+        """(m, S, valid) from one pass each way."""
         p, P = _chain(eta)
-        return _surprise(p[0]) + jnp.sum(p[:-1] * _surprise(P))
+        finite = jnp.all(eta.x < jnp.inf) & jnp.all(eta.xy < jnp.inf)
+        return _mean(p, P), _entropy(p, P), finite & jnp.all(jnp.isfinite(p[0]))
 
     def natural(self, m: MarkovChainStats) -> MarkovChainStats:
         """log p_1, and log P_t on the pairs."""
@@ -174,6 +178,14 @@ def _chain(eta: MarkovChainStats) -> tuple[Any, Any]:
         return (now := p @ P), now
 
     return jnp.concatenate([first[None], lax.scan(step, first, P)[1]]), P
+
+
+def _mean(p: Any, P: Any) -> MarkovChainStats:
+    return MarkovChainStats(p, p[:-1, :, None] * P)
+
+
+def _entropy(p: Any, P: Any) -> Any:
+    return _surprise(p[0]) + jnp.sum(p[:-1] * _surprise(P))
 
 
 def _root(p: Any) -> Any:
