@@ -7,6 +7,7 @@ states) the chain is integrated out exactly, as a Kalman filter or a forward pas
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -111,8 +112,8 @@ def simulated(model: type[lrvb.Model], length: int, seed: int) -> np.ndarray:
     return (np.exp(state / 2) * noise if model is Volatility else 2 * state + noise)[None]
 
 
-if __name__ == "__main__":
-    for model in (LocalLevel, Volatility, HiddenMarkov):
+if __name__ == "__main__":  # python examples/time_series.py LocalLevel Volatility
+    asked = [model for model in (LocalLevel, Volatility) if model.__name__ in sys.argv]
+    for model in asked or [HiddenMarkov]:
         posterior = lrvb.infer(model(), {"y": simulated(model, 200, seed=1)})
-        print(model.__name__)
-        print(posterior.summary(), "\n")
+        print(posterior.summary())
