@@ -118,6 +118,10 @@ class Family:
         """(A, m, C, S) at η: log partition, mean, factor and entropy, sharing what they can."""
         return self.log_partition(eta), self.mean(eta), self.factor(eta), self.entropy(eta)
 
+    def profile(self, eta: Stats) -> tuple[Stats, Any, Any]:
+        """(m, S, valid) at η: what a search without matrices needs, sharing what they can."""
+        return self.mean(eta), self.entropy(eta), self.valid(eta)
+
     def at(self, row: Any) -> Family:
         """The family whose base measure belongs to one row of data; most do not depend on it."""
         return self

@@ -67,6 +67,8 @@ def _executable(jitted: Any, args: tuple[Any, ...]) -> Any:
     if cache is None:
         return lowered.compile()
     text = hashlib.sha256(lowered.as_text().encode())
+    # The text leaves out arguments that are not used, but the executable insists on their shapes.
+    text.update(repr(lowered.in_avals).encode())
     text.update(_machine().encode())
     name = f"{text.hexdigest()}-signed.xla"
     # The cache only saves time: whatever goes wrong with a file of it, we compile.

@@ -144,6 +144,21 @@ class MeanField:
             S, valid = S + s.sum(), valid & ok.all()
         return Evaluated(jnp.concatenate(means) if means else jnp.zeros(0), factors, S, valid)
 
+    def profile(self, eta: Any) -> tuple[Any, Any, Any]:
+        """Flat mean, entropy and domain check at η, as `evaluate` gives them, without the factor C."""
+        means = []
+        S, valid = jnp.zeros(()), jnp.asarray(True)
+        for name, family in self.blocks.items():
+
+            def one(flat: Any, family: Family = family) -> Any:
+                m, s, ok = family.profile(family.unflatten(flat, natural=True))
+                return family.flatten(m), s, ok
+
+            m, s, ok = jax.vmap(one)(eta[self.slices[name]].reshape(family.copies, family.size))
+            means.append(m.reshape(-1))
+            S, valid = S + s.sum(), valid & ok.all()
+        return jnp.concatenate(means) if means else jnp.zeros(0), S, valid
+
     def log_partition(self, eta: Any) -> tuple[Any, Any]:
         """A(η) of all blocks together, and whether η lies in their domains."""
         A, valid = jnp.zeros(()), jnp.asarray(True)
