@@ -164,6 +164,38 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
     return densities
 
 
+@shared
+def score_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, columns) → each row's gradient ∂ℓ̄_n/∂m (n, a), with z at its optimum."""
+
+    def scores(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, row: Any) -> Any:
+            return jax.grad(lambda m: structure.local_term(traced, m, z, structure.row(row)))(m)
+
+        return jax.vmap(one)(q.z, columns)
+
+    return scores
+
+
+@shared
+def row_density_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, columns) → each row's collapsed value at each point, (S, n)."""
+
+    def densities(traced: Any, points: Any, columns: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = _row_parts(structure, traced, m, columns)
+            terms = jax.vmap(lambda z, row: structure.local_term(traced, m, z, structure.row(row)))(
+                q.z, columns
+            )
+            return jnp.where(q.found, terms + q.S, -jnp.inf)
+
+        return jax.vmap(one)(points)
+
+    return densities
+
+
 def _cross(term: Any, m: Any, z: Any, row: Any) -> Any:
     """H_zα (d, a) of one row, along whichever of both has fewer coordinates."""
     if z.size > m.size:

@@ -230,6 +230,12 @@ def is_conjugate(structure: Structure) -> bool:
     return not _depends(jaxpr, len(jaxpr.invars) - 1)
 
 
+def reads_number(structure: Structure, name: str) -> bool:
+    """Whether the term of a row may depend on this number of the model."""
+    inputs = trace_terms(structure).local_term.jaxpr
+    return _depends(inputs, sorted(structure.numbers).index(name))
+
+
 def _depends(jaxpr: Any, index: int) -> bool:
     """Whether any output of a jaxpr depends on its input `index`; may say yes too often, never no."""
     needed = {id(v) for v in jaxpr.outvars}

@@ -27,10 +27,12 @@ from ...posterior.certification import Certifier, check_certify
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
+from ...posterior.sensitivity import Sensitivity
 from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
+from .hyperparameters import prior_numbers
 from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
@@ -295,6 +297,9 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             response=response,
             second_order=functools.partial(refine, response, units=units.M, shift=-shift),
             certifier=Certifier(response, estimate, units, -shift),
+            sensitivity=Sensitivity(
+                response, estimate, units, functools.partial(prior_numbers, self, scaling)
+            ),
         )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]
