@@ -28,7 +28,7 @@ from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals, support_ends
 from .leave_one_out import loo_table
 from .locals import LocalVariables, NoLocals, rows_of
-from .sensitivity import Sensitivity
+from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
@@ -60,7 +60,7 @@ class Posterior:
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         certificate: Certificate | None = None,
-        sensitivity: Sensitivity | None = None,
+        sensitivity: PriorQuestions | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
@@ -239,7 +239,10 @@ class Posterior:
         hyperparameters anew at the whole step, in the column `verified`.
         """
         chosen = self._choose(names)
-        return prior_table(self._what_if(), chosen, self._at(chosen), verify)
+        if self._sensitivity is None:
+            self._what_if()
+        assert self._sensitivity is not None
+        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
 
     def influence(
         self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
@@ -285,13 +288,14 @@ class Posterior:
         return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
 
     def _what_if(self) -> Sensitivity:
+        if isinstance(self._sensitivity, Sensitivity):
+            return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
-            raise InvalidModel(
-                "What other priors or fewer rows would do is known for posteriors of lrvb.infer and "
-                "GaussianMixture; this one has no fit of rows behind it."
-            )
-        return self._sensitivity
+        raise InvalidModel(
+            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
+            "has no fit of independent rows behind it."
+        )
 
     def _one(self, name: Any) -> list[str]:
         chosen = self._choose(name)
