@@ -168,8 +168,9 @@ class Fragility:
                 continue
             shown = ", ".join(map(str, rows[:6])) + (" …" if len(rows) > 6 else "")
             verdict = "confirmed" if self.confirmed[what] else "NOT confirmed"
+            count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
             lines.append(
-                f"  {said} without {len(rows)} rows ({len(rows) / self.n:.2%}: {shown}); a refit has "
+                f"  {said} without {count} ({len(rows) / self.n:.2%}: {shown}); a refit has "
                 f"mean {self.mean_without[what]:.4g}: {verdict}"
             )
         return "\n".join(lines)
