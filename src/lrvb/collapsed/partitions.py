@@ -249,6 +249,18 @@ class _BoundPartitions:
         _require_all(over.marks, count)
         return total
 
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        over, count = self.over, 0
+        total = np.zeros(len(points))
+        one = functools.partial(
+            _gaps, over.marks, self.problem, over.inner, self.chunk_size, points
+        )
+        for part in over.parts.map(one):
+            count += 1
+            total = total if part is None else total + part
+        _require_all(over.marks, count)
+        return total
+
 
 def _evaluate(
     marks: tuple[int, ...],
@@ -305,3 +317,19 @@ def _density(
     if rows is None:
         return None
     return inner.bind(replace(problem, rows=rows), chunk_size).density(points, gradient)
+
+
+def _gaps(
+    marks: tuple[int, ...],
+    problem: Problem,
+    inner: LocalSum,
+    chunk_size: int | None,
+    points: np.ndarray,
+    number: int,
+    rows: Rows | None,
+) -> np.ndarray | None:
+    """The gaps of one part."""
+    _require_unchanged(marks, number, rows)
+    if rows is None:
+        return None
+    return inner.bind(replace(problem, rows=rows), chunk_size).gaps(points)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.chunks import point_chunks
 from ..errors import LrvbError
 from ..families import Dirichlet
@@ -51,8 +50,7 @@ def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf)
     """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long."""
     fit, alpha = response.fit, response.alpha
     problem = fit.problem
-    strategy = fit.local_sum or AutodiffSum()
-    rows = strategy.bind(problem, fit.chunk_size) if problem.rows is not None else None
+    rows = fit.bound()
     objective = Objective(problem, rows)
     ((_, padded),) = point_chunks(points[:64], 0)
     _, slopes = global_density_program(problem.structure, True)(problem.traced, padded)

@@ -21,10 +21,10 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .certificate import Certificate
 from .certification import Certifier, check_certify
-from .correction import warn_large_correction
+from .correction import warn_large_correction, warn_large_second_order
 from .draws import draw
 from .estimate import Estimate, estimate_of
-from .intervals import check_probability, intervals, support_ends
+from .intervals import check_probability, intervals, normal_ends, support_ends
 from .locals import LocalVariables, NoLocals, rows_of
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
@@ -33,6 +33,8 @@ from .weighted import WeightedDraws
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
 
 
 class Posterior:
@@ -51,7 +53,7 @@ class Posterior:
         observed: Mapping[str, Any] | None = None,
         response: Response | None = None,
         origin: str = "made from plain estimates",
-        second_order: Callable[[np.ndarray], Refined] | None = None,
+        second_order: SecondOrderOf | None = None,
         weighted: WeightedDraws | None = None,
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
@@ -249,23 +251,42 @@ class Posterior:
             return self.weighted.draw(self.estimate, int(n), rng)
         return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
-    def refined(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
+    @in_double
+    def refined(
+        self,
+        names: str | Iterable[str] | Callable[[Any], Any] | None = None,
+        prob: float = 0.94,
+    ) -> pd.DataFrame:
         """`mean, sd, lower, upper` one order beyond linear response.
 
         They correct the bias that the factorisation leaves in means, which is largest where a
-        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. Two short refits
-        a quantity. A mean that moves by more than half an sd is a warning rather than an answer.
+        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. In place of
+        names a function of named moments may be given, as to `of`: E φ = f(m) of one or several φ. It
+        costs two curvatures of all rows a quantity. A mean that moves by more than half an sd, or a
+        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer.
         """
         check_probability("prob", prob)
-        second_order, chosen = self._corrected(), self._choose(names)
-        second = second_order(np.eye(len(self.estimate.m))[self._at(chosen)])
-        mean, sd = self.mean(chosen) + second.shift, np.sqrt(second.variance)
-        ends = support_ends(self.estimate, self._at(chosen), mean.to_numpy(), sd, prob)
-        result = table(chosen, mean=mean, sd=sd, ends=ends)
+        second_order = self._corrected()
+        if callable(names):
+            f = names
+            flat = self.estimate.flat(f)
+            value = np.asarray(flat(self.estimate.m))
+            second = second_order(flat)
+            mean, sd = value + second.shift, np.sqrt(second.variance)
+            index: Any = range(len(value))
+            ends = normal_ends(mean, sd, prob)
+        else:
+            index = self._choose(names)
+            at = self._at(index)
+            second = second_order(np.eye(len(self.estimate.m))[at])
+            mean, sd = self.estimate.m[at] + second.shift, np.sqrt(second.variance)
+            ends = support_ends(self.estimate, at, mean, sd, prob)
+        warn_large_second_order(second, index)
+        result = table(index, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
         return result
 
-    def _corrected(self) -> Callable[[np.ndarray], Refined]:
+    def _corrected(self) -> SecondOrderOf:
         if self._second_order is not None:
             return self._second_order
         self._require_engine("fit to refine")
