@@ -17,6 +17,7 @@ from lrvb.engine.objective import Objective, Point
 from lrvb.engine.response import Response
 from lrvb.engine.second_order import Quantity, SecondOrder, linear
 from lrvb.numerics.double import in_double
+from lrvb.numerics.second_differences import around, second_differences
 from mixtures import overlapping
 
 BY_NAME = {case.name: case for case in CASES}
@@ -113,18 +114,24 @@ def test_a_gaussian_posterior_is_not_moved():
 
 
 def test_a_sample_of_the_rows_says_how_large_the_correction_is():
-    """A third of the rows, each counted three times: corrections to a few hundredths of an sd."""
+    """A third of the rows, each counted three times: shifts to a few hundredths of an sd."""
     rng = np.random.default_rng(1)
     data = {"y": np.round(rng.gamma(2.0, 2.0, size=600)), "x": rng.normal(size=600)}
-    model = lrvb.models.NormalPoisson()
-    response = lrvb.infer(model, data).response
+    response = lrvb.infer(lrvb.models.NormalPoisson(), data).response
     whole, third = SecondOrder(response), SecondOrder(response, 200)
-    sd = np.sqrt(np.diag(response.Sigma))
     assert third.fit.problem.n == 200
+    sd = np.sqrt(np.diag(response.Sigma))
     assert_allclose(third.shift / sd, whole.shift / sd, atol=0.03)
-    tau = linear(np.eye(len(sd))[response.alpha.names().index("tau")])
-    ratios = [variance / first for first, variance in (s.variance(tau) for s in (whole, third))]
-    assert_allclose(*ratios, atol=0.05)
+
+
+def test_gram_sums_bend_as_differences_say():
+    """∂ tr(RRᵀH̃)/∂m in closed form against second differences of the gradient: O(step²)."""
+    response = BY_NAME["NormalMixture"].response()
+    rows, m = response.fit.bound(), response.m
+    R = response.C
+    near = rows.density(around(m, R), gradient=True).gradient
+    sd = np.sqrt(np.diag(response.Sigma))
+    assert_allclose(rows.bend(m, R) * sd, second_differences(near) * sd, atol=2e-3)
 
 
 @pytest.mark.filterwarnings("ignore:The second order moves")

@@ -15,6 +15,7 @@ from ..errors import InvalidModel
 from ..families import Normal
 from ..numerics.algebra import absorb_local, local_root, response_root
 from ..numerics.hermite import hermite
+from ..numerics.second_differences import around, second_differences
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
@@ -75,6 +76,11 @@ class _ChunkedSum:
                 if gradient:
                     slope[here] += np.asarray(g)[:n]
         return Densities(value, slope if gradient else None)
+
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        gradient = self.density(around(m, R), gradient=True).gradient
+        assert gradient is not None
+        return second_differences(gradient)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure

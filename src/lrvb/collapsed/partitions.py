@@ -249,11 +249,17 @@ class _BoundPartitions:
         _require_all(over.marks, count)
         return total
 
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        return self._total(len(m), "bend", m, R)
+
     def gaps(self, points: np.ndarray) -> np.ndarray:
-        over, count = self.over, 0
-        total = np.zeros(len(points))
+        return self._total(len(points), "gaps", points)
+
+    def _total(self, size: int, question: str, *args: Any) -> np.ndarray:
+        """The sum over the parts of an answer that is a vector."""
+        over, count, total = self.over, 0, np.zeros(size)
         one = functools.partial(
-            _gaps, over.marks, self.problem, over.inner, self.chunk_size, points
+            _asked, over.marks, self.problem, over.inner, self.chunk_size, question, args
         )
         for part in over.parts.map(one):
             count += 1
@@ -319,17 +325,18 @@ def _density(
     return inner.bind(replace(problem, rows=rows), chunk_size).density(points, gradient)
 
 
-def _gaps(
+def _asked(
     marks: tuple[int, ...],
     problem: Problem,
     inner: LocalSum,
     chunk_size: int | None,
-    points: np.ndarray,
+    question: str,
+    args: tuple[Any, ...],
     number: int,
     rows: Rows | None,
-) -> np.ndarray | None:
-    """The gaps of one part."""
+) -> Any:
+    """The answer of one part to a question with a sum over rows for an answer."""
     _require_unchanged(marks, number, rows)
     if rows is None:
         return None
-    return inner.bind(replace(problem, rows=rows), chunk_size).gaps(points)
+    return getattr(inner.bind(replace(problem, rows=rows), chunk_size), question)(*args)

@@ -21,14 +21,12 @@ import numpy as np
 from ..data.sample import sample_rows
 from ..errors import InvalidModel
 from ..numerics.double import in_double
-from ..statement.programs import means_program
-from .density import CollapsedDensity
+from ..numerics.second_differences import STEP, around, first_differences, second_differences
+from ..statement.programs import global_density_program, means_program
 from .fitting import Fit
 from .newton import curved
 from .objective import Objective
 from .response import Response
-
-STEP = 0.02  # in sds: the error of a second difference is 4e-4/12 of a fourth derivative
 
 
 @dataclass(frozen=True)
@@ -67,16 +65,21 @@ def functions(F: Callable[[Any], Any], size: int) -> list[Quantity]:
 class SecondOrder:
     """The second order at an optimum, of all rows or of a sample that stands for them.
 
-    V, H̃ and Σ̂ are always those of all rows; with `most` at most so many rows say how H̃ changes.
+    V, H̃ and Σ̂ are always those of all rows; with `most` at most so many rows say how H̃ changes. A
+    `shift` that is known need not be found again.
     """
 
-    def __init__(self, response: Response, most: int | None = None):
+    def __init__(
+        self, response: Response, most: int | None = None, shift: np.ndarray | None = None
+    ):
         fit = response.fit
         assert fit.curved is not None
         self.response, self.V_root, self.H = response, fit.curved.C, fit.curved.H
         self.fit = fit if most is None else thinned(fit, most)
         self.rows = self.fit.bound()
         self.objective = Objective(self.fit.problem, self.rows)
+        if shift is not None:
+            self.shift = shift
         self._base = None if self.fit is fit else self.objective.at(fit.eta)
 
     @cached_property
@@ -93,25 +96,24 @@ class SecondOrder:
 
         Of the global part dg = ½ tr(Σ̂ dH̃) + ½ tr(B dV) with B = H̃ + H̃Σ̂H̃, so that Σ̂∇g is
         ½Σ̂c + ½(I + Σ̂H̃)e where c = ∂tr(Σ̂H̃)/∂m and e = ∂tr(BV)/∂η with Σ̂ and B held fixed: sums of
-        second differences of the gradient ∂L̄/∂m along the columns of a root of Σ̂, and of the mean
-        map along those of one of B. Rows add first differences of their gaps along the same root.
+        second derivatives of ∂L̄/∂m along the columns of a root of Σ̂, and of the mean map along
+        those of one of B. Rows add first differences of their gaps along the same root.
         """
         fit, Sigma = self.fit, self.response.Sigma
         assert fit.curved is not None
         beta, Q = np.linalg.eigh(fit.curved.B)  # I − CᵀHC
         R = self.V_root @ (Q / np.sqrt(beta))  # Σ̂ = RRᵀ
-        around = _around(fit.m, R)
-        gradient = CollapsedDensity(fit).at(around, gradient=True).gradient
-        assert gradient is not None
-        c = _second_differences(gradient, np.ones(len(beta)))
+        near = around(fit.m, R)
+        _, slopes = global_density_program(fit.problem.structure, True)(fit.problem.traced, near)
+        c = second_differences(np.asarray(slopes))
+        if self.rows is not None:
+            c = c + self.rows.bend(fit.m, R)
         directions = np.linalg.solve(self.V_root.T, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
-        means = means_program(fit.problem.structure)(_around(fit.eta, directions))
-        e = _second_differences(np.asarray(means), 1 / beta - 1)
+        means = means_program(fit.problem.structure)(around(fit.eta, directions))
+        e = second_differences(np.asarray(means), 1 / beta - 1)
         shift = 0.5 * (Sigma @ (c + self.H @ e) + e)
-        gaps = self._gaps(around)
-        if gaps.any():
-            a = len(beta)
-            shift = shift + R @ (gaps[1 : a + 1] - gaps[a + 1 :]) / (2 * STEP)
+        if not fit.problem.structure.conjugate or fit.problem.rows is None:
+            shift = shift + R @ first_differences(self._gaps(near))
         if not np.isfinite(shift).all():
             raise InvalidModel(
                 "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "
@@ -210,15 +212,3 @@ def thinned(fit: Fit, most: int) -> Fit:
         return fit
     rows = sample_rows(problem.rows, most)
     return replace(fit, problem=replace(problem, rows=rows, total=None))
-
-
-def _around(point: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The point, and its neighbours a step ahead and behind along each column, (2a + 1, a)."""
-    steps = STEP * directions.T
-    return np.concatenate([point[None], point + steps, point - steps])
-
-
-def _second_differences(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ_k weights_k ∂²values along column k, from values (2a + 1, a) at `_around`."""
-    a = len(weights)
-    return weights @ (values[1 : a + 1] - 2 * values[0] + values[a + 1 :]) / STEP**2

@@ -20,12 +20,13 @@ from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .certificate import Certificate
-from .certification import Certifier, check_certify
+from .certification import ASK, Certifier, Checked, check_certify
 from .correction import warn_large_correction, warn_large_second_order
 from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals, normal_ends, support_ends
 from .locals import LocalVariables, NoLocals, rows_of
+from .noted import noted
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
@@ -57,14 +58,14 @@ class Posterior:
         weighted: WeightedDraws | None = None,
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
-        certificate: Certificate | None = None,
+        checked: Checked | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
         `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
         and variances of linear functions of the estimate's statistics, where that can be done;
-        `certifier` checks the answer against the exact density, and `certificate` is what it found.
+        `certifier` checks the answer against the exact density, and `checked` is what is known already.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
         `absent` has a sentence for each name that one may ask for and that has no answer.
         """
@@ -73,7 +74,8 @@ class Posterior:
         self.observed = observed
         self._response, self._origin, self._second_order = response, origin, second_order
         self.weighted, self.absent = weighted, dict(absent or {})
-        self._certifier, self.certificate = certifier, certificate
+        self._certifier = certifier
+        self.checked = Checked(reason=ASK) if checked is None else checked
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
@@ -135,11 +137,7 @@ class Posterior:
         check_probability("prob", prob)
         at = self._at(self.names)
         lower, upper = self._intervals(prob)
-        verdicts = [NOT_CHECKED] * len(at)
-        if self.weighted is not None and self.weighted.verdicts:
-            verdicts = list(self.weighted.verdicts)
-        if self.certificate is not None:
-            verdicts = [verdict for verdict, _ in self.certificate.verdicts]
+        verdicts = list(self.verdicts["verdict"])
         result = table(
             self.names,
             mean=self.mean(),
@@ -148,13 +146,38 @@ class Posterior:
             ends=(lower[at], upper[at]),
             verdict=verdicts,
         )
-        if self.certificate is None or REPAIRED not in verdicts:
-            return result
-        from .noted import noted
+        if self.certificate is not None and REPAIRED in verdicts:
+            columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+            result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
+        note = self._note(verdicts)
+        return noted(result, note) if note else result
 
-        columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
-        result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
-        return noted(result, 'Rows marked "repaired" show the certified numbers.')
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, where there is one."""
+        return self.checked.certificate
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """`verdict` and `why` of every named quantity: the certificate's, or those known without draws."""
+        import pandas as pd
+
+        found = list(self.checked.quick)
+        if self.certificate is not None:
+            found = self.certificate.verdicts
+        elif self.weighted is not None and self.weighted.verdicts:
+            found = [(verdict, "") for verdict in self.weighted.verdicts]
+        elif not found:
+            found = [(NOT_CHECKED, f"Not checked: {self.checked.reason}.")] * len(self.names)
+        return pd.DataFrame(found, index=pd.Index(self.names), columns=["verdict", "why"])
+
+    def _note(self, verdicts: list[str]) -> str:
+        """The line under the summary: where verdicts come from, or why there are none."""
+        if REPAIRED in verdicts:
+            return 'Rows marked "repaired" show the certified numbers.'
+        if self.certificate is None and self.checked.quick:
+            return "Verdicts by the size of the second order, without draws; posterior.certify() draws."
+        return self.verdicts["why"].iloc[0] if NOT_CHECKED in verdicts else ""
 
     def _covariance(self, method: str) -> np.ndarray:
         if isinstance(method, str) and method == "certified":
@@ -192,15 +215,21 @@ class Posterior:
                 "This posterior's density with all local variables integrated out is not known here, "
                 "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
             )
-        self.certificate = self._certifier.certify(draws, seed, budget=budget, progress=progress)
-        return self.certificate
+        found = self._certifier.certify(draws, seed, budget=budget, progress=progress)
+        self.checked = Checked(certificate=found)
+        return found
 
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
-        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second."""
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second.
+
+        Where that would cost more, "auto" gives verdicts without draws, if they cost less than the fit.
+        """
         if certify is True:
             self.certify(progress=progress)
         elif certify == "auto" and self._certifier is not None:
-            self.certificate = self._certifier.automatic(progress=progress)
+            self.checked = self._certifier.automatic(progress=progress)
+        elif certify is False:
+            self.checked = Checked(reason=f"certify=False was given; {ASK}")
 
     def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central intervals of every flat coordinate."""
@@ -350,7 +379,8 @@ class Posterior:
         how = "converged" if self.converged else f"NOT converged ({self.convergence.reason})"
         head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
         shown = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
-        return f"{head}\n{shown}"
+        note = getattr(self.summary(), "note", "")
+        return "\n".join([head, shown, *([note] if note else [])])
 
     def _choose(self, names: str | Iterable[str] | None) -> list[str]:
         """The names asked for, a block's name standing for all of its quantities."""
@@ -424,7 +454,7 @@ def infer(
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
     True, False, or "auto": check the answer against the exact posterior where the rows are few enough
-    for that to take about a second.
+    for that to take about a second, and otherwise by the size of the second order.
     """
     check_certify(certify)
     optimum = fit(

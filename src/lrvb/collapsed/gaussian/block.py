@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import InvalidModel
+from ...numerics.second_differences import around, second_differences
 from ...statement.problem import Problem
 from ..seam import CollapsedSums, Densities, LocalResponse
 from .arrow import Blocks
@@ -103,6 +104,12 @@ class BlockSum:
         sums = [self.evaluate(m, 1) for m in points]
         slope = np.stack([s.gradient for s in sums]) if gradient else None
         return Densities(np.array([s.value for s in sums]), slope)
+
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """∂ tr(RRᵀH̃)/∂m, by second differences of the gradient."""
+        gradient = self.density(around(m, R), gradient=True).gradient
+        assert gradient is not None
+        return second_differences(gradient)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         """½ log |M| − ½ log |Σ| of a Gaussian response: what separate factors leave out, else zero."""
