@@ -19,17 +19,21 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .blocks import FamilyBlock
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked, check_certify
 from .correction import warn_large_correction, warn_large_second_order
 from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals, normal_ends, support_ends
+from .leave_one_out import loo_table
 from .locals import LocalVariables, NoLocals, rows_of
 from .noted import noted
+from .sensitivity import Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
+from .what_if import Fragility, fragile, grouped, influence_table, prior_table, robust_sds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,13 +63,15 @@ class Posterior:
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         checked: Checked | None = None,
+        sensitivity: Sensitivity | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
         `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
         and variances of linear functions of the estimate's statistics, where that can be done;
-        `certifier` checks the answer against the exact density, and `checked` is what is known already.
+        `certifier` checks the answer against the exact density, and `checked` is what is known already;
+        `sensitivity` says what other priors or fewer rows would do.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
         `absent` has a sentence for each name that one may ask for and that has no answer.
         """
@@ -76,6 +82,7 @@ class Posterior:
         self.weighted, self.absent = weighted, dict(absent or {})
         self._certifier = certifier
         self.checked = Checked(reason=ASK) if checked is None else checked
+        self._sensitivity = sensitivity
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
@@ -98,11 +105,24 @@ class Posterior:
         require_finite("mean", values, chosen)
         return pd.Series(values, index=chosen, name="mean")
 
-    def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
-        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact."""
+    def sd(
+        self, names: str | Iterable[str] | None = None, method: str = "lrvb", *, by: Any = None
+    ) -> pd.Series:
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact.
+
+        `method="robust"` is the sandwich: the sd of the mean over other rows from where these came
+        from, whether or not the model is right; with `by` (a column, or one value a row) whole levels
+        are taken, for rows that are alike within them.
+        """
         import pandas as pd
 
         chosen = self._choose(names)
+        if isinstance(method, str) and method == "robust":
+            what_if = self._what_if()
+            codes, _ = grouped(what_if, by, self.observed)
+            return robust_sds(what_if, chosen, self._at(chosen), codes)
+        if by is not None:
+            raise InvalidModel('by= belongs to method="robust": other sds have no groups of rows.')
         values = np.sqrt(np.diag(self._covariance(method))[self._at(chosen)])
         require_finite("sd", values, chosen)
         return pd.Series(values, index=chosen, name="sd")
@@ -236,6 +256,81 @@ class Posterior:
         if self.weighted is not None:
             return self.weighted.intervals(prob)
         return intervals(self.estimate, prob)
+
+    # ---- what if --------------------------------------------------------------------------
+
+    def prior_sensitivity(
+        self, names: str | Iterable[str] | None = None, verify: int = 0
+    ) -> pd.DataFrame:
+        """How every number of the model moves every mean and sd, without a refit.
+
+        Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
+        a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
+        step in posterior sds, by first order; the largest first. `verify` fits the first so many
+        hyperparameters anew at the whole step, in the column `verified`.
+        """
+        chosen = self._choose(names)
+        return prior_table(self._what_if(), chosen, self._at(chosen), verify)
+
+    def influence(
+        self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
+    ) -> pd.DataFrame:
+        """The change of every mean if a row were left out, a row each.
+
+        With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
+        posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
+        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit.
+        """
+        chosen, what_if = self._choose(names), self._what_if()
+        codes, levels = grouped(what_if, by, self.observed)
+        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
+
+    def fragility(self, name: str, prob: float = 0.94) -> Fragility:
+        """The fewest rows without which the sign of a mean, or its interval, would change.
+
+        Rows are found by their influence, and each set is verified by one refit without it.
+        """
+        check_probability("prob", prob)
+        (chosen,) = self._one(name)
+        i = int(self._at([chosen])[0])
+        lower, upper = self._intervals(prob)
+        return fragile(self._what_if(), chosen, i, float(lower[i]), float(upper[i]))
+
+    @in_double
+    def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
+        """Leave-one-out log predictive density of every row, its local variables integrated out.
+
+        By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows.
+        """
+        what_if = self._what_if()
+        if self.certificate is not None:
+            T, weights = self.certificate.statistics, self.certificate.weights
+            with np.errstate(divide="ignore"):
+                return loo_table(what_if, T, np.log(weights), "the certificate's draws")
+        drawn = self.draws(draws, seed)
+        blocks = self.estimate.blocks.items()
+        T = np.concatenate(
+            [q.statistics_of(drawn[b]) for b, q in blocks if isinstance(q, FamilyBlock)], axis=1
+        )
+        return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
+
+    def _what_if(self) -> Sensitivity:
+        if self._sensitivity is None:
+            self._require_engine("derivatives of its fit")
+            raise InvalidModel(
+                "What other priors or fewer rows would do is known for posteriors of lrvb.infer and "
+                "GaussianMixture; this one has no fit of rows behind it."
+            )
+        return self._sensitivity
+
+    def _one(self, name: Any) -> list[str]:
+        chosen = self._choose(name)
+        if len(chosen) != 1:
+            raise InvalidModel(
+                f"{name!r} stands for {len(chosen)} quantities; name one: {', '.join(chosen[:5])}."
+            )
+        return chosen
 
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
@@ -435,6 +530,7 @@ def summarize(response: Response) -> Posterior:
         response=response,
         second_order=partial(refine, response),
         certifier=certifier,
+        sensitivity=Sensitivity(response, estimate),
     )
 
 
