@@ -21,6 +21,7 @@ from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
+from .certification import Checked
 from .estimate import Estimate
 from .locals import StoredLocals
 from .posterior import Posterior
@@ -60,6 +61,8 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "stationarity": float(how.stationarity),
         "local": {},
         "absent": posterior.absent,
+        "quick": [list(pair) for pair in posterior.checked.quick],
+        "unchecked": posterior.checked.reason,
     }
     if posterior.weighted is not None:
         header["verdicts"] = list(posterior.weighted.verdicts)
@@ -187,10 +190,22 @@ def _posterior(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
-        certificate=certificate,
+        checked=Checked(certificate, _pairs(header, len(estimate.index)), _reason(header)),
         weighted=_weighted(archive, a, header),
         absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
     )
+
+
+def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
+    """Verdicts without draws, with their reasons, where a file has any."""
+    found = tuple((str(verdict), str(why)) for verdict, why in header.get("quick", []))
+    if len(found) not in (0, n):
+        raise ValueError(f"there must be {n} verdicts, or none")
+    return found
+
+
+def _reason(header: Mapping[str, Any]) -> str:
+    return str(header.get("unchecked", "the file is of an older version"))
 
 
 def _weighted(archive: Archive, a: int, header: Mapping[str, Any]) -> WeightedDraws | None:
