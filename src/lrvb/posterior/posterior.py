@@ -19,6 +19,7 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .axes import Axes
 from .blocks import FamilyBlock
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked, check_certify
@@ -63,6 +64,7 @@ class Posterior:
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         checked: Checked | None = None,
+        axes: Axes | None = None,
         sensitivity: PriorQuestions | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
@@ -73,7 +75,8 @@ class Posterior:
         `certifier` checks the answer against the exact density, and `checked` is what is known already;
         `sensitivity` says what other priors or fewer rows would do.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
-        `absent` has a sentence for each name that one may ask for and that has no answer.
+        `absent` has a sentence for each name that one may ask for and that has no answer; `axes` are
+        the model's own names of dimensions.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
@@ -82,6 +85,7 @@ class Posterior:
         self.weighted, self.absent = weighted, dict(absent or {})
         self._certifier = certifier
         self.checked = Checked(reason=ASK) if checked is None else checked
+        self.axes = Axes() if axes is None else axes
         self._sensitivity = sensitivity
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
@@ -152,7 +156,8 @@ class Posterior:
         """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
         Intervals respect the support: those of positive quantities are made on the log scale. Numbers
-        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's,
+        as all are of a posterior of `lrvb.from_numpyro` and its like.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
@@ -166,8 +171,12 @@ class Posterior:
             ends=(lower[at], upper[at]),
             verdict=verdicts,
         )
+        columns = ["mean", "sd", "lower", "upper"]
+        if self.certificate is not None and self.certificate.polish is not None:
+            result[columns] = self.certificate.summary(prob)[columns]
+            return result
         if self.certificate is not None and REPAIRED in verdicts:
-            columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+            rows = result["verdict"] == REPAIRED
             result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
         note = self._note(verdicts)
         return noted(result, note) if note else result
