@@ -13,9 +13,8 @@ from .model import MatrixFree
 from .preparation import check, prepare, reprobe
 
 CLOSE = 0.02  # error of a log density at the posterior's own draws
-ROUNDS = 8  # of checks
+ROUNDS = 12  # of checks, and of more probes
 CHECKED = 4  # draws a check
-QUICK = Budget(final=1024)
 MOST_PROBES = 128
 KEPT = 64
 
@@ -31,13 +30,13 @@ def integrate_matrix_free(
     kinds = inside.kinds
     budget = budget or enough(len(kinds), min(term.levels for term in inside.terms))
     for k in range(ROUNDS):
-        found = integrate_density(inside.log_density, kinds, start, QUICK, seed)
-        tempered = np.sqrt(found.weighted.weights)  # tails are checked more often than they occur
-        if check(inside, found.theta[resampled(tempered, CHECKED, seed + k)]) < CLOSE:
-            break
-    while True:
         found = integrate_density(inside.log_density, kinds, start, budget, seed, progress)
         noise = inside.noise(found.theta)
+        w = found.weighted.weights
+        # tails are checked more often than they occur, and what weighs most always
+        at = np.r_[resampled(np.sqrt(w), CHECKED - 1, seed + k), np.argmax(w)]
+        if check(inside, found.theta[at]) > CLOSE:
+            continue
         probes = noise.shape[1]
         if inside.exact or probes >= MOST_PROBES or _shift(found, noise) < MEAN_ERROR / 2:
             break

@@ -14,10 +14,8 @@ from .evidence import Evidence, Point
 SMALL = 1e-2  # gain of a step at which the mode is near enough
 LONGEST = 1.0  # step of a coordinate
 LIMIT = 40
-REACH, FAR = (
-    6.5,
-    13.0,
-)  # sds from the mode beyond which the density is continued as a Gaussian; with wide axes
+REACH = 6.5  # sds from the mode beyond which the density is continued as a Gaussian
+FAR = 13.0  # and if an sd may be anything, along which others bend
 WIDE = 0.25  # sd of a bent coordinate from which on its tails are not those of the mode's curvature
 TAIL = 0.8  # which such an axis has at least
 LONGER = 1.3  # times its length by curvature that make an axis wide too

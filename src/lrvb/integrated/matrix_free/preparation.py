@@ -13,6 +13,7 @@ from .surrogate import Shares, Surrogate
 
 AXIS = 3.0  # sds from the mode at which the first points stand
 BETWEEN = (1.5, 3.0, 5.0)  # and those on a wide axis
+CORNER = 2.3  # sds of both axes, beside those
 SLOW = 1.3  # times as far as by curvature that the density reaches along an axis that is stretched
 REACHED = 1.2  # of the domain's reach, within which points count
 TRIES = 4
@@ -41,9 +42,11 @@ def prepare(model: MatrixFree) -> np.ndarray:
 def check(model: MatrixFree, theta: np.ndarray) -> float:
     """Compute h and M at n more points of θ; the largest error of log density that was found."""
     expected = model.log_density(theta)
-    points = [model.evidence.at(zeta) for zeta in model.zeta(theta)]
-    h, M = np.array([p.h for p in points]), np.array([p.M for p in points])
-    found = model.outside(theta, h, M).value
+    zeta, cost = model.domain.within(model.zeta(theta))
+    points = [model.evidence.at(z) for z in np.unique(zeta, axis=0)]
+    every = [points[k] for k in np.unique(zeta, axis=0, return_inverse=True)[1].reshape(-1)]
+    h, M = np.array([p.h for p in every]), np.array([p.M for p in every])
+    found = model.outside(theta, h, M).value - cost
     _keep(model, points)
     model.error = float(np.abs(found - expected).max())
     _join(model, model.surrogate.shares)
@@ -133,6 +136,9 @@ def _explore(model: MatrixFree) -> None:
     model.domain = Domain(_kinds(model), domain.center, domain.covariance, stretch)
     wide = np.flatnonzero(model.domain.wide)
     offsets = [side * step * eye[k] for k in wide for side in (1, -1) for step in BETWEEN]
+    for k in wide:
+        for j in np.setdiff1d(np.arange(len(eye)), wide[wide <= k]):
+            offsets += [CORNER * (a * eye[k] + b * eye[j]) for a in (1, -1) for b in (1, -1)]
     if offsets:
         more = model.domain.point(np.array(offsets))
         _keep(model, [model.evidence.at(zeta) for zeta in more])

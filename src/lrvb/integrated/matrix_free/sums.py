@@ -1,8 +1,8 @@
 """Sums of gaussian rows over levels and over pairs of levels: all that a fit reads of them.
 
 With T = [X, columns of small factors' levels, y], of a factor f with columns R_f and levels k:
-D_fk = Σ R_nᵀR_n, t_fk = Σ R_nᵀT_n, and of two factors C_(g,k) = Σ R_nᵀR'_n over the rows of each pair of levels that occurs (a cell). Sums of
-parts of the rows add up.
+D_fk = Σ R_nᵀR_n, t_fk = Σ R_nᵀT_n, and of two factors C_(g,k) = Σ R_nᵀR'_n over the rows of each pair of
+levels that occurs (a cell). Sums of parts of the rows add up.
 """
 
 from __future__ import annotations
