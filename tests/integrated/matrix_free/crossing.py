@@ -18,7 +18,7 @@ from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import split_by_size
 from lrvb.prior import HalfStudentT
 
-SIZES = (300, 40, 25, 20)  # rows, and levels of three factors
+SIZES = (400, 40, 25, 20)  # rows, and levels of three factors
 KINDS = ["crossed", "nested", "three", "slopes in both", "slope beside"]
 RESIDUAL = HalfStudentT(3.0, 2.5)
 

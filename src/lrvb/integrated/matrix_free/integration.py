@@ -35,7 +35,7 @@ def integrate_matrix_free(
         w = found.weighted.weights
         # tails are checked more often than they occur, and what weighs most always
         at = np.r_[resampled(np.sqrt(w), CHECKED - 1, seed + k), np.argmax(w)]
-        if check(inside, found.theta[at]) > CLOSE:
+        if not check(inside, found.theta[at], CLOSE):
             continue
         probes = noise.shape[1]
         if inside.exact or probes >= MOST_PROBES or _shift(found, noise) < MEAN_ERROR / 2:

@@ -39,8 +39,8 @@ def prepare(model: MatrixFree) -> np.ndarray:
     return mode
 
 
-def check(model: MatrixFree, theta: np.ndarray) -> float:
-    """Compute h and M at n more points of θ; the largest error of log density that was found."""
+def check(model: MatrixFree, theta: np.ndarray, close: float) -> bool:
+    """Compute h and M at n more points of θ; whether the polynomial was close there, or else mend it."""
     expected = model.log_density(theta)
     zeta, cost = model.domain.within(model.zeta(theta))
     points = [model.evidence.at(z) for z in np.unique(zeta, axis=0)]
@@ -49,8 +49,9 @@ def check(model: MatrixFree, theta: np.ndarray) -> float:
     found = model.outside(theta, h, M).value - cost
     _keep(model, points)
     model.error = float(np.abs(found - expected).max())
-    _join(model, model.surrogate.shares)
-    return model.error
+    if model.error > close:
+        _join(model, model.surrogate.shares)
+    return model.error <= close
 
 
 def reprobe(model: MatrixFree, probes: int) -> None:

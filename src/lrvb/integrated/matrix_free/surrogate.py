@@ -19,7 +19,7 @@ from ..terms import Term, split_by_size
 from .evidence import Point
 
 STEP = 1e-5  # of differences of shares in ζ
-SPARE = 1.3  # equations for every unknown
+SPARE = 1.6  # equations for every unknown
 DEGREES = {1: 8, 2: 6, 3: 4}  # at most, of so many variables; of more, 3
 
 
