@@ -8,6 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import likelihoods, models, plot, prior
+from .bridges.log_density import BlackBox, from_log_density
+from .bridges.numpyro import from_numpyro
+from .bridges.pymc import from_pymc
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -35,6 +38,8 @@ from .families import (
     Dirichlet,
     Family,
     Gamma,
+    GaussianChain,
+    MarkovChain,
     MultivariateNormal,
     Normal,
     Tilted,
@@ -72,6 +77,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BlackBox",
     "CacheRefused",
     "Categorical",
     "Certificate",
@@ -83,6 +89,7 @@ __all__ = [
     "Fit",
     "ForkedProcess",
     "Gamma",
+    "GaussianChain",
     "GaussianMixture",
     "GramSum",
     "InvalidData",
@@ -90,6 +97,7 @@ __all__ = [
     "LargeCorrection",
     "LocalSum",
     "LrvbError",
+    "MarkovChain",
     "MixedModel",
     "Model",
     "MultivariateNormal",
@@ -105,6 +113,9 @@ __all__ = [
     "Wishart",
     "__version__",
     "fit",
+    "from_log_density",
+    "from_numpyro",
+    "from_pymc",
     "infer",
     "likelihoods",
     "linearize",
