@@ -18,6 +18,7 @@ from ..numerics.pareto import smooth
 from ..posterior.axes import Axes
 from ..posterior.blocks import RealBlock
 from ..posterior.certificate import Certificate, require_whole
+from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
 from ..posterior.polish import Polish
 from ..posterior.posterior import Posterior
@@ -325,6 +326,6 @@ def _posterior(
         origin=f"made from {density.source}",
         weighted=drawn,
         absent=absent,
-        certificate=certificate,
+        checked=Checked(certificate, reason="it was asked for with check=False"),
         axes=Axes(density.dims, density.coords),
     )

@@ -22,6 +22,7 @@ from .archive import Archive, require_covariance, require_finite, require_sds
 from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
+from .certification import Checked
 from .estimate import Estimate
 from .locals import StoredLocals
 from .polish import Polish
@@ -64,6 +65,8 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "stationarity": float(how.stationarity),
         "local": {},
         "absent": posterior.absent,
+        "quick": [list(pair) for pair in posterior.checked.quick],
+        "unchecked": posterior.checked.reason,
         "dims": {name: list(dims) for name, dims in posterior.axes.dims.items()},
         "coords": {
             dim: [_plain(label) for label in labels]
@@ -202,7 +205,7 @@ def _posterior(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
-        certificate=certificate,
+        checked=Checked(certificate, _pairs(header, len(estimate.index)), _reason(header)),
         weighted=_weighted(archive, a, header),
         absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
         axes=Axes(
@@ -210,6 +213,18 @@ def _posterior(
             {str(dim): list(labels) for dim, labels in header.get("coords", {}).items()},
         ),
     )
+
+
+def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
+    """Verdicts without draws, with their reasons, where a file has any."""
+    found = tuple((str(verdict), str(why)) for verdict, why in header.get("quick", []))
+    if len(found) not in (0, n):
+        raise ValueError(f"there must be {n} verdicts, or none")
+    return found
+
+
+def _reason(header: Mapping[str, Any]) -> str:
+    return str(header.get("unchecked", "the file is of an older version"))
 
 
 def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:

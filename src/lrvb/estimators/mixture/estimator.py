@@ -295,7 +295,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             local_variables=rows_of(response, estimate.index, units.M),
             observed=observed,
             response=response,
-            second_order=functools.partial(refine, response, units=units.M, shift=-shift),
+            second_order=functools.partial(refine, response, units=units, shift=-shift),
             certifier=Certifier(response, estimate, units, -shift),
             sensitivity=Sensitivity(
                 response, estimate, units, functools.partial(prior_numbers, self, scaling)
