@@ -32,7 +32,9 @@ INFINITE = ("K_m", "V_m")
 STEPS = 8000  # of stochastic optimisation
 DRAWS = 2000
 
-Answer = tuple[dict[str, np.ndarray], int]  # draws of every site, and gradients where they are counted
+Answer = tuple[
+    dict[str, np.ndarray], int
+]  # draws of every site, and gradients where they are counted
 
 
 def from_lrvb(case: Case, check: bool = True) -> tuple[pd.DataFrame, int]:

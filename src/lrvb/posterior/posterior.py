@@ -238,6 +238,11 @@ class Posterior:
         modes. `budget` is the most seconds in which another round is begun. Afterwards `certificate`
         is set and `summary` has its verdicts.
         """
+        if self._certifier is None and self.certificate is not None and self.certificate.polish:
+            raise InvalidModel(
+                "This posterior was checked when it was made; for other draws call infer again with "
+                "another seed."
+            )
         if self._certifier is None:
             self._require_engine("density to check it against")
             raise InvalidModel(
