@@ -10,6 +10,8 @@ import numpy as np
 class Groups(NamedTuple):
     """Rows to keep, sorted by group, (n,); each group's first place among them, its count of levels.
 
+    Groups with more rows come first.
+
     of (n,) is the group of each kept row; group (levels,) that of each level, −1 for one without rows.
     """
 
@@ -46,6 +48,10 @@ def gather(codes: np.ndarray, levels: int, values: np.ndarray | None = None) -> 
             _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
             representative[those] = those[first][inverse.reshape(-1)]
     kept, merged = np.unique(representative, return_inverse=True)
+    falling = np.argsort(-sizes[kept], kind="stable")
+    rank = np.empty_like(falling)
+    rank[falling] = np.arange(len(falling))
+    kept, merged = kept[falling], rank[merged]
     counts = np.bincount(merged).astype(float)
     lengths = sizes[kept]
     of = np.repeat(np.arange(len(kept)), lengths)

@@ -17,7 +17,7 @@ from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
 from .groups import gather
 from .inside import Effects, Evaluated, Lines
-from .levels import TOLERANCE
+from .factor import TOLERANCE
 from .regression import Regression, lifted
 from .terms import Term
 
