@@ -91,7 +91,7 @@ def test_products_of_exponentials_agree_with_rows_one_by_one(family, effects):
     for scale in (1.0, 30.0, 900.0):
         points = theta + np.vstack([np.zeros(len(theta)), np.linspace(-0.3, 0.3, len(theta))])
         points[:, 0] = scale * 0.2
-        fast = model._ranks.at(points, model.k)
+        fast = model._exponential.at(points, model.k)
         slow = Directly(model.rows, model.groups, model.R, points, model.k)
         rng = np.random.default_rng(1)
         z = rng.normal(size=(2, model.G, effects))
@@ -189,8 +189,8 @@ def test_slopes_agree_with_dense_quadrature(family, correlated):
 def nested_model(family, step=0.6):
     rng = np.random.default_rng(1)
     n = 30
-    inner = rng.permutation(n) % 9
-    outer = inner % 3
+    inner = rng.permutation(np.r_[np.arange(9), 4 + np.arange(n - 9) % 5])  # of unequal sizes
+    outer = inner // 3
     X = np.column_stack([np.ones(n), rng.normal(size=n)])
     rows = regression(family, X @ BETA, X)
     model = Nested(rows, intercepts(outer, 4), intercepts(inner, 9))

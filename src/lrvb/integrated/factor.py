@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .coordinates import FREE, Kind
-from .exponents import Ranks
+from .exponents import Exponential
 from .groups import gather
 from .inside import Effects, Evaluated, Lines
 from .louis import louis
@@ -24,8 +24,8 @@ from .terms import Term, spread_derivatives, split_by_size
 
 FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
 TOLERANCE = 1e-2  # of the whole log density
-_CELLS = 2.0**16  # nodes of groups × points at a time: what fits a processor's cache
-_ROWS = 2.0**20  # rows × points at a time
+_CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
+_ROWS = 2.0**17  # rows × points at a time
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
 _MARGIN = 1.05  # by which ends found at some points are moved outwards for others
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
@@ -65,7 +65,7 @@ class Factor(ABC):
         R = np.concatenate([term.R for term in terms], axis=1)
         self.terms, self.nodes = tuple(terms), nodes
         values = np.column_stack([rows.X, rows.offset, R, *rows.columns]) if merge else None
-        self.groups = gather(terms[0].codes, terms[0].levels, values)
+        self.groups = gather(terms[0].codes, terms[0].levels, values, by_size=True)
         self.constant = rows.likelihood.constant(rows.columns)
         self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
         self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
@@ -80,15 +80,15 @@ class Factor(ABC):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
         self.N, self.G = len(R), len(self.groups.starts)
-        self._ranks = Ranks(rows, self.groups, R) if rows.likelihood.exponential else None
+        self._exponential = Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
 
     # ---- what one and two effects differ in -------------------------------------------------
 
     @abstractmethod
-    def _modes(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Modes near z (n, G, q), to `close` sds, and C (n, G, q, q)."""
+    def _step(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
 
     @abstractmethod
     def _search(
@@ -124,8 +124,8 @@ class Factor(ABC):
     @property
     def work(self) -> float:
         """Rows times nodes, where a density costs two products and not an exponential and a logarithm."""
-        cost = 1.0 if self._ranks is None else 0.1
-        if self._ranks is not None and self._ranks.additive and self._ranks.intercept:
+        cost = 1.0 if self._exponential is None else 0.1
+        if self._exponential is not None and self._exponential.additive and self._exponential.intercept:
             return self.N + self.G * (self.nodes + 10.0)
         return self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
 
@@ -180,7 +180,9 @@ class Factor(ABC):
         """How modes move with θ from the first point, and ends that suffice at all of them."""
         self._box, self.drop = None, NEAR
         step = 1e-3 * np.eye(len(theta[0]))
-        z, _ = self._found(np.vstack([theta[:1], theta[0] + step]), close=1e-4)
+        points = np.vstack([theta[:1], theta[0] + step])
+        rows, (precision, _) = self._rows_at(points), self._precision(points)
+        z, _ = self._modes(rows, precision, self._guess(points), 1e-4)
         self._center, self._start = theta[0].copy(), z[0]
         self._moves = (z[1:] - z[0]).transpose(1, 2, 0) / 1e-3
         low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
@@ -189,9 +191,21 @@ class Factor(ABC):
             low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
         self._box = low * _MARGIN, high * _MARGIN
 
-    def _found(self, theta: np.ndarray, close: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
-        precision, _ = self._precision(theta)
-        return self._modes(self._rows_at(theta), precision, self._guess(theta), close)
+    def _modes(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
+        step, length, C = self._step(sums, precision, z)
+        z = z + step
+        far = np.flatnonzero(length > close)
+        for _ in range(50):
+            if not len(far):
+                break
+            some = sums.take(far)
+            step, length, C[far] = self._step(some, precision[far], z[far])
+            z[far] += step
+            far = far[length > close]
+        return z, C
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient E[S] and Hessian E[H] + Cov[S] of one θ (d,), from the nodes.
@@ -204,24 +218,54 @@ class Factor(ABC):
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
         if self._box is None:
             self._start, self._center = np.einsum("gk,gki->gi", P, Z), theta.copy()
-        counts, of = self.groups.counts, self.groups.of
-        tail = theta[p + k :]
-        phi = lifted(self.rows.phi(tail[None]), 1)
+        counts, tail = self.groups.counts, theta[p + k :]
+        S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
+        first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
+        S[:, p : p + k] = first
+        H[p : p + k, p : p + k] = np.einsum("gk,gkij,g->ij", P, second, counts, optimize=True)
+        information = self._of_rows(theta, Z, P, S)
+        H[:p, :p] = -self.rows.X.T @ (self.rows.X * information[:, None])
+        if len(tail):
+            self._of_dispersions(tail, theta, Z, P, S, H)
+        gradient, covariance = louis(S, P, counts)
+        value = float(sums.value[0])
+        return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
+
+    def _of_rows(self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """Fill β's part of the scores S (G, d, K) at nodes Z; rows' mean informations (N,)."""
+        p, rows = self.p, self.rows
+        eta0, phi = rows.predictor(theta[None, :p])[0], lifted(rows.phi(theta[None, p + self.k :]), 2)
+        result = np.empty(self.N)
+        weight = P * self.groups.counts[:, None]
+        for block in self.groups.blocks(Z.shape[1]):
+            at = block.rows
+            eta = eta0[at][..., None]
+            for i in range(self.q):
+                eta = eta + self.R[at, i][..., None] * Z[block.groups, None, :, i]
+            columns = tuple(column[at][..., None] for column in rows.columns)
+            score, information = rows.likelihood.derivatives(columns, eta, phi)
+            X = np.where(block.there[..., None], rows.X[at], 0.0)
+            S[block.groups, :p] = X.swapaxes(1, 2) @ score
+            found = (information @ weight[block.groups][..., None])[..., 0]
+            result[at[block.there]] = found[block.there]
+        return result
+
+    def _of_dispersions(
+        self,
+        tail: np.ndarray,
+        theta: np.ndarray,
+        Z: np.ndarray,
+        P: np.ndarray,
+        S: np.ndarray,
+        H: np.ndarray,
+    ) -> None:
+        """Fill the dispersions' part of the scores S (G, d, K) at nodes Z, and of H (d, d)."""
+        p, k, of, X = self.p, self.k, self.groups.of, self.rows.X
         columns = tuple(column[:, None] for column in self.rows.columns)
         eta = self.rows.predictor(theta[None, :p])[0][:, None]
         for i in range(self.q):
             eta = eta + self.R[:, [i]] * Z[of, :, i]
-        score, information = self.rows.likelihood.derivatives(columns, eta, phi)
-        weight = P[of] * counts[of][:, None]
-        X = self.rows.X
-        S = np.empty((self.G, d, Z.shape[1]))
-        for j in range(p):
-            S[:, j] = self.groups.sum(X[:, [j]] * score, axis=0)
-        H = np.zeros((d, d))
-        H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
-        first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
-        S[:, p : p + k] = first
-        H[p : p + k, p : p + k] = np.einsum("gk,gkij,g->ij", P, second, counts, optimize=True)
+        weight = P[of] * self.groups.counts[of][:, None]
         for i in range(len(tail)):
             here = p + k + i
             slope, mixed, bends = self.rows.dispersion_derivatives(tail, i, columns, eta)
@@ -230,9 +274,6 @@ class Factor(ABC):
             H[:p, here] = H[here, :p]
             for j, bend in enumerate(bends):
                 H[here, p + k + j] = (bend * weight).sum()
-        gradient, covariance = louis(S, P, counts)
-        value = float(sums.value[0])
-        return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
     # ---- levels -----------------------------------------------------------------------------
 
@@ -347,11 +388,11 @@ class Factor(ABC):
     @property
     def _width(self) -> int:
         """What has nodes: groups, or their rows."""
-        return self.N if self._ranks is None else self.G
+        return self.N if self._exponential is None else self.G
 
     def _rows_at(self, theta: np.ndarray) -> RowSums:
-        if self._ranks is not None:
-            return self._ranks.at(theta, self.k)
+        if self._exponential is not None:
+            return self._exponential.at(theta, self.k)
         return Directly(self.rows, self.groups, self.R, theta, self.k)
 
     def _precision(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,9 +25,8 @@ EASY = 1.2e8  # evaluations of a row's density within which all draws are taken:
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-NODE_ERROR = (
-    0.1  # of a log density by half the nodes, squared and summed; all of them have far less
-)
+WANTED = 0.03  # of an sd, above which more draws are taken
+NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _AGAIN = 512
 _CHECKED = 32  # draws at which the sums inside are checked
@@ -85,8 +84,10 @@ class Integral:
 
 
 def enough(d: int, levels: int) -> Budget:
-    """The draws that d coordinates and a smallest factor of so many levels need."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+    """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
+    if d > 10 or levels <= 6:
+        return Budget(final=4096, limit=16384)
+    return Budget(final=1024 if d <= 6 else 2048, explore=128 if d <= 6 else 256, limit=16384)
 
 
 def affordable(budget: Budget, work: float) -> Budget:
@@ -118,7 +119,7 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted]
         sd = np.maximum(found.sd(v), 1e-300)
         return bool(
             (found.mean_error(v) > MEAN_ERROR * sd).any()
-            or (found.sd_error(v) > SD_ERROR * sd).any()
+            or (found.sd_error(v) > WANTED * sd).any()
         )
 
     return wanting

@@ -22,20 +22,16 @@ class Levels(Factor):
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 31):
         super().__init__(rows, (term,), merge, nodes)
 
-    def _modes(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Newton's method, with steps of at most 1 and 2.5 sds."""
-        for _ in range(50):
-            gradient, information = sums.slopes(z)
-            curvature = np.maximum(information[..., 0], 0.0) + precision
-            scale = 1 / np.sqrt(curvature)
-            step = (gradient - precision * z) / curvature
-            step = np.clip(step, -1 - 2.5 * scale, 1 + 2.5 * scale)
-            z = z + step
-            if np.max(np.abs(step) / scale, initial=0.0) < close:
-                break
-        return z, scale[..., None]
+    def _step(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At most 1 and 2.5 sds."""
+        gradient, information = sums.slopes(z)
+        curvature = np.maximum(information[..., 0], 0.0) + precision
+        scale = 1 / np.sqrt(curvature)
+        step = (gradient - precision * z) / curvature
+        step = np.clip(step, -1 - 2.5 * scale, 1 + 2.5 * scale)
+        return step, np.abs(step / scale).max((1, 2), initial=0.0), scale[..., None]
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray

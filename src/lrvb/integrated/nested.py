@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -112,8 +113,10 @@ class Nested:
         return result
 
     def error(self, theta: np.ndarray) -> np.ndarray:
-        """Σ over outer levels of (log T − log T of half the nodes)², at n points (n,)."""
-        return np.array([self._sums(t, half=True).error for t in theta])
+        """Σ over outer levels of |log T − log T of twice the nodes|, at n points (n,)."""
+        finer = copy(self)
+        finer.step = self.step / 2
+        return np.array([finer._sums(t, half=True).error for t in theta])
 
     def choose_nodes(self, theta: np.ndarray) -> None:
         """The widest grid steps whose error is within TOLERANCE at all n points."""
@@ -360,7 +363,7 @@ class Nested:
             F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
             J = self.above.sum(np.log(F) + peak, axis=0) - base
             halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
-            error = float(((values - halves) ** 2).sum())
+            error = float(np.abs(values - halves).sum())
         value = float(values.sum()) + self._log_prior(theta[None])[0]
         return Sums(value, error, grid, W, whole, P / total[:, None], eta)
 

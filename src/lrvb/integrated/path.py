@@ -19,6 +19,7 @@ from .mode import Mode, differenced
 from .proposals import Target
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+_CLOSE = 0.1  # squared length in sds of the last Newton step to a knot, which need not be exact
 _WIDTHS = (
     0.02,
     0.7,
@@ -106,7 +107,7 @@ class Path:
     def _conditional(self, move: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
         u = self.bend.natural(self.center + move)
-        mode = conditional_mode(self.inside, u, beta)
+        mode = conditional_mode(self.inside, u, beta, _CLOSE)
         entries = np.linalg.cholesky(np.linalg.inv(-mode.hessian))[self.triangle]
         entries[self.diagonal] = np.log(entries[self.diagonal])
         return np.r_[mode.x, entries]

@@ -24,6 +24,9 @@ class Plane(NamedTuple):
 class RowSums(Protocol):
     """Σ log p(y | η + Rz, φ) over the rows of each of G groups, at n points."""
 
+    def take(self, points: np.ndarray) -> RowSums:
+        """At some of the points."""
+
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
 
@@ -42,9 +45,13 @@ class Directly:
 
     def __init__(self, rows: Regression, groups: Groups, R: np.ndarray, theta: np.ndarray, k: int):
         """Points θ (n, d) = (β, k coordinates of the effects' covariance, dispersions)."""
-        self.rows, self.groups, self.R = rows, groups, R
+        self.rows, self.groups, self.R, self.theta, self.k = rows, groups, R, theta, k
         self.eta = rows.predictor(theta[:, : rows.p])
         self.phi = rows.phi(theta[:, rows.p + k :])
+
+    def take(self, points: np.ndarray) -> Directly:
+        """At some of the points."""
+        return Directly(self.rows, self.groups, self.R, self.theta[points], self.k)
 
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""

@@ -34,23 +34,19 @@ class Slopes(Factor):
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
         super().__init__(rows, terms, merge, nodes)
 
-    def _modes(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Newton's method, with steps of at most 2.5 sds, or one unit of η where sds are smaller."""
-        for _ in range(50):
-            gradient, H = sums.slopes(z)
-            gradient = gradient - z @ precision
-            H = H + precision[:, None]
-            C = _inverse_root(H, precision)
-            white = (gradient[..., None, :] @ C)[..., 0, :]
-            length = np.sqrt((white**2).sum(-1, keepdims=True))
-            most = 2.5 + np.sqrt(H[..., 0, 0] + H[..., 1, 1])[..., None]
-            short = white * np.minimum(1.0, most / (length + 1e-300))
-            z = z + (C @ short[..., None])[..., 0]
-            if length.max(initial=0.0) < close:
-                break
-        return z, C
+    def _step(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At most 2.5 sds, or one unit of η where sds are smaller."""
+        gradient, H = sums.slopes(z)
+        gradient = gradient - z @ precision
+        H = H + precision[:, None]
+        C = _inverse_root(H, precision)
+        white = (gradient[..., None, :] @ C)[..., 0, :]
+        length = np.sqrt((white**2).sum(-1))
+        most = 2.5 + np.sqrt(H[..., 0, 0] + H[..., 1, 1])
+        short = white * np.minimum(1.0, most / (length + 1e-300))[..., None]
+        return (C @ short[..., None])[..., 0], length.max(1, initial=0.0), C
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray

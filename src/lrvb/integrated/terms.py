@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class Term:
         """Length of this term's part of θ."""
         return self.q * (self.q + 1) // 2
 
-    @property
+    @cached_property
     def basis(self) -> np.ndarray:
         """M with Mu the coefficients of (1, x − x̄), (q, q); the identity without an intercept."""
         M = np.eye(self.q)
