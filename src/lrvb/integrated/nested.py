@@ -23,7 +23,8 @@ from .regression import Regression, lifted
 from .terms import Term
 
 _REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
-_STEPS = (1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_STEPS = (1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid
 _COARSE = 41  # nodes on which a level's information is first looked for
@@ -89,7 +90,7 @@ class Nested:
         single = len(rows.columns) == 1 or bool(np.all(rows.columns[1] == 1))
         self.largest = float(np.bincount(self.of).max()) if single else np.inf
         self.information: tuple[float, float] | None = None
-        self.step, self.single = _STEPS[1], False
+        self.step, self.single = _START, False
         self._center = self.start()[self.p :]
 
     @property
