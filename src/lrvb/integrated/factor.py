@@ -24,6 +24,7 @@ from .terms import Term, spread_derivatives, split_by_size
 
 FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
 TOLERANCE = 1e-2  # of the whole log density
+MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
 _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
 _ROWS = 2.0**17  # rows × points at a time
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
@@ -74,7 +75,8 @@ class Factor(ABC):
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
-        self.drop = FAR
+        self.drop = FAR if self.N < MANY else NEAR
+        self._known = 0.0  # what the log density is off by at the center
         self._box: tuple[np.ndarray, np.ndarray] | None = None  # once chosen, (G, q) each
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
@@ -153,27 +155,39 @@ class Factor(ABC):
         return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
 
     def error(self, theta: np.ndarray) -> np.ndarray:
-        """What the log density is off by at n points, (n,): twice the nodes tell, Σ_g |log T_Q − log T_2Q|.
+        """What the log density is off by at n points, (n,), by twice the nodes.
 
         What is seen at the ends would go on beyond them, and is added.
         """
-        finer, result = copy(self), np.empty(len(theta))
+        off, cut = self._off(theta)
+        return np.abs(off - self._known) + cut
+
+    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends."""
+        finer = copy(self)
         finer.nodes = 2 * self.nodes - 1
         every, within = (slice(None, None, 2),) * self.q, (slice(1, -1),) * self.q
         axes = tuple(range(2, 2 + self.q))
+        off, cut = np.empty(len(theta)), np.empty(len(theta))
         for at, sums in finer._run(theta, np.arange(len(theta))):
             half = 2**self.q * sums.P[:, :, *every].sum(axes)
             inner = sums.P[:, :, *within].sum(axes)
-            off = np.abs(np.log(half / sums.total)) + (1 - inner / sums.total)
-            result[at] = off @ self.groups.counts
-        return result
+            off[at] = np.log(half / sums.total) @ self.groups.counts
+            cut[at] = (1 - inner / sums.total) @ self.groups.counts
+        return off, cut
 
     def choose_nodes(self, theta: np.ndarray) -> None:
-        """Ends, and the fewest nodes, that suffice at n points; the first of them is the center."""
+        """Ends, and the fewest nodes, that suffice at n points; the first of them is the center.
+
+        What nodes are off by at the center is known then, and taken out everywhere: only its change
+        over the posterior matters.
+        """
         self._learn(theta)
         for nodes in self.ladder:
             self.nodes = nodes
-            if self.error(theta).max() < TOLERANCE:
+            off, cut = self._off(theta)
+            self._known = float(off[0])
+            if np.max(np.abs(off - off[0]) + cut) < TOLERANCE:
                 return
 
     def _learn(self, theta: np.ndarray) -> None:
@@ -437,7 +451,7 @@ class Factor(ABC):
         cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
         cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
         value = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
-        value = value @ self.groups.counts + self._log_prior(theta)
+        value = value @ self.groups.counts + self._log_prior(theta) - self._known
         return Sums(value, grid, P, total)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from .mode import Mode
 
 _CLOSE = 1e-4
 _MOST = 50
+_SMALL = 1e-2  # a gain that what sums over few nodes are off by may hide
 _FLAT = 1e-6
 
 
@@ -29,7 +30,7 @@ def conditional_mode(
         fraction = 1.0
         while True:
             new = inside.derivatives(np.r_[beta + fraction * step, u])
-            if new[0] > value or fraction < 1e-3:
+            if new[0] > value or gain < _SMALL or fraction < 1e-3:
                 break
             fraction /= 2
         beta = beta + fraction * step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .factor import Ends, Factor
+from .factor import MANY, Ends, Factor
 from .regression import Regression
 from .row_sums import RowSums
 from .terms import Term
@@ -19,8 +19,8 @@ class Levels(Factor):
 
     ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61, 81)
 
-    def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 31):
-        super().__init__(rows, (term,), merge, nodes)
+    def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
+        super().__init__(rows, (term,), merge, nodes or (31 if len(term.codes) < MANY else 11))
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray

@@ -30,26 +30,40 @@ class Path:
     """x = (ε, bent u) ↔ θ = (β, u), with the Jacobian; made at the mode of θ.
 
     marginal is the Hessian of the log density of u with β integrated out, where `mode` is that
-    density's; without it `mode` and its Hessian are the joint density's.
+    density's; without it `mode` and its Hessian are the joint density's. A `straight` path has b linear
+    in u and one L, by the joint Hessian alone.
     """
 
-    def __init__(self, inside: Inside, mode: Mode, marginal: np.ndarray | None = None):
+    def __init__(
+        self,
+        inside: Inside,
+        mode: Mode,
+        marginal: np.ndarray | None = None,
+        straight: bool = False,
+    ):
         self.inside, self.p = inside, inside.p
         p, d = self.p, len(mode.x)
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
         self.center = self.bend.bend(mode.x[p:])
         slope = self.bend.slope(self.center)
         volume: Target = self.bend.log_jacobian
+        H = mode.hessian
         if marginal is None:
-            H, volume = mode.hessian, self.log_volume
+            volume = self.log_volume
             marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
         curvature = np.maximum(np.linalg.eigvalsh(-marginal), 1e-12)
         _, U = np.linalg.eigh(-marginal)
         self.width = np.clip(np.sqrt(((U**2) / curvature).sum(1)) / slope, *_WIDTHS)
         self.triangle = np.tril_indices(p)
         self.diagonal = self.triangle[0] == self.triangle[1]
-        self.base = self._conditional(np.zeros(d - p), mode.x[:p])
-        self.splines = [self._spline(j, d - p) for j in range(d - p)]
+        self.slope = np.zeros((d - p, p + len(self.diagonal)))
+        self.splines: list[CubicSpline] = []
+        if straight:
+            self.base = np.r_[mode.x[:p], self._entries(H[:p, :p])]
+            self.slope[:, :p] = -np.linalg.solve(H[:p, :p], H[:p, p:] * slope).T * self.width[:, None]
+        else:
+            self.base = self._conditional(np.zeros(d - p), mode.x[:p])
+            self.splines = [self._spline(j, d - p) for j in range(d - p)]
         # curvature of u in bent coordinates: the density's, the bend's and, if joint, log |L(u)|'s
         _, push, extra = differenced(volume)(self.center)
         self.hessian = slope[:, None] * marginal * slope + extra
@@ -84,7 +98,7 @@ class Path:
         """b and the entries of L, logarithms on its diagonal, at n bent points."""
         z = (u - self.center) / self.width
         last = _KNOTS[-1]
-        total = np.tile(self.base, (len(u), 1))
+        total = self.base + np.clip(z, -2 * last, 2 * last) @ self.slope
         for j, spline in enumerate(self.splines):
             far = np.clip(z[:, j], -2 * last, 2 * last)
             near = np.clip(far, -last, last)
@@ -108,6 +122,10 @@ class Path:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
         u = self.bend.natural(self.center + move)
         mode = conditional_mode(self.inside, u, beta, _CLOSE)
-        entries = np.linalg.cholesky(np.linalg.inv(-mode.hessian))[self.triangle]
+        return np.r_[mode.x, self._entries(mode.hessian)]
+
+    def _entries(self, H: np.ndarray) -> np.ndarray:
+        """L's lower triangle, logarithms on its diagonal, from β's Hessian."""
+        entries = np.linalg.cholesky(np.linalg.inv(-H))[self.triangle]
         entries[self.diagonal] = np.log(entries[self.diagonal])
-        return np.r_[mode.x, entries]
+        return entries

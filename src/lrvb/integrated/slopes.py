@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InvalidModel
 from .box import find_side
-from .factor import Ends, Factor
+from .factor import MANY, Ends, Factor
 from .regression import Regression
 from .row_sums import Plane, RowSums
 from .terms import Term
@@ -27,12 +27,12 @@ class Slopes(Factor):
     ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61)
 
     def __init__(
-        self, rows: Regression, terms: Sequence[Term], merge: bool = True, nodes: int = 17
+        self, rows: Regression, terms: Sequence[Term], merge: bool = True, nodes: int = 0
     ):
         effects = sum(term.q for term in terms)
         if effects != 2:
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
-        super().__init__(rows, terms, merge, nodes)
+        super().__init__(rows, terms, merge, nodes or (17 if len(terms[0].codes) < MANY else 9))
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray

@@ -169,7 +169,9 @@ def _moved(
 ) -> np.ndarray:
     """What the mean of η over all draws has beyond that over those chosen, (m,)."""
     integral, statement, p = fit.integral, fit.statement, fit.statement.p
-    if statement.p == 0 or integral.first is None or integral.inside is None:
+    if integral.sample is not None or statement.p == 0:
+        return np.zeros(len(at))
+    if integral.first is None or integral.inside is None:
         return np.zeros(len(at))
     beta = fit.weights @ fit.theta[:, :p] - fit.theta[chosen, :p].mean(0)
     first = integral.first[integral.weighted.heavy()]
