@@ -94,7 +94,9 @@ def draw(table: pd.DataFrame) -> None:
     low, high = (PROB + side * 2 * np.sqrt(PROB * (1 - PROB) / shares["size"]) for side in (-1, 1))
     figure, axes = plt.subplots(figsize=(6.4, 0.32 * len(labels) + 1.0), layout="constrained")
     place = np.arange(len(labels))[::-1]
-    axes.barh(place, high - low, left=low, height=0.6, color="0.9", label="94 %, two standard errors")
+    axes.barh(
+        place, high - low, left=low, height=0.6, color="0.9", label="94 %, two standard errors"
+    )
     axes.axvline(PROB, color="0.6", linewidth=1)
     axes.plot(shares["mean"], place, "o", color="C0", label="covered")
     axes.set_yticks(place, labels)

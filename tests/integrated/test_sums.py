@@ -104,7 +104,9 @@ def test_products_of_exponentials_agree_with_rows_one_by_one(family, effects):
                 grid = z + steps
                 assert_allclose(fast.line(grid), slow.line(grid), rtol=1e-10)
             else:
-                plane = Plane(z[..., :1] + steps, z[..., 1:] + 0.3 * steps, 0.5 * steps + 0 * z[..., :1])
+                plane = Plane(
+                    z[..., :1] + steps, z[..., 1:] + 0.3 * steps, 0.5 * steps + 0 * z[..., :1]
+                )
                 assert_allclose(fast.plane(plane), slow.plane(plane), rtol=1e-10)
 
 

@@ -92,7 +92,7 @@ class Exponents:
         reach = self.largest + size[0] * most[0] + size[1] * (most[1] + most[2])
         if not reach < _LARGEST:
             return self._directly().plane(plane)
-        G, n, Q = first.shape
+        _, n, Q = first.shape
         yR = fixed.yR
         by_first = self.linear[..., None] + yR[:, None, :1] * first + yR[:, None, 1:] * across
         result = by_first[..., None] + (yR[:, None, 1:] * along)[:, :, None, :]

@@ -1,6 +1,7 @@
 """One factor's levels summed out given β, their covariance and φ: all but the nodes of the sums.
 
-Levels are independent given θ, so log p(y, θ) is a sum over them of log ∫ Π_n p(y_n | η_n + r_n·z) N(z; 0, Σ) dz.
+Levels are independent given θ, so that log p(y, θ) is a sum over them of
+log ∫ Π_n p(y_n | η_n + r_n·z) N(z; 0, Σ) dz.
 Derivatives in θ are expectations over the same nodes (Fisher's and Louis's identities).
 """
 
@@ -20,7 +21,7 @@ from .inside import Effects, Evaluated, Lines
 from .louis import louis
 from .regression import Regression, lifted
 from .row_sums import Directly, RowSums
-from .terms import Term, spread_derivatives, split_by_size
+from .terms import Term, split_by_size, spread_derivatives
 
 FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
 TOLERANCE = 1e-2  # of the whole log density
@@ -82,7 +83,9 @@ class Factor(ABC):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
         self.N, self.G = len(R), len(self.groups.starts)
-        self._exponential = Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
+        self._exponential = (
+            Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
+        )
 
     # ---- what one and two effects differ in -------------------------------------------------
 
@@ -127,9 +130,15 @@ class Factor(ABC):
     def work(self) -> float:
         """Rows times nodes, where a density costs two products and not an exponential and a logarithm."""
         cost = 1.0 if self._exponential is None else 0.1
-        if self._exponential is not None and self._exponential.additive and self._exponential.intercept:
+        if (
+            self._exponential is not None
+            and self._exponential.additive
+            and self._exponential.intercept
+        ):
             return self.N + self.G * (self.nodes + 10.0)
-        return self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
+        return (
+            self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
+        )
 
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, effects that move rows by about ½, dispersions 1."""
@@ -245,10 +254,15 @@ class Factor(ABC):
         value = float(sums.value[0])
         return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
 
-    def _of_rows(self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray, S: np.ndarray) -> np.ndarray:
+    def _of_rows(
+        self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray, S: np.ndarray
+    ) -> np.ndarray:
         """Fill β's part of the scores S (G, d, K) at nodes Z; rows' mean informations (N,)."""
         p, rows = self.p, self.rows
-        eta0, phi = rows.predictor(theta[None, :p])[0], lifted(rows.phi(theta[None, p + self.k :]), 2)
+        eta0, phi = (
+            rows.predictor(theta[None, :p])[0],
+            lifted(rows.phi(theta[None, p + self.k :]), 2),
+        )
         result = np.empty(self.N)
         weight = P * self.groups.counts[:, None]
         for block in self.groups.blocks(Z.shape[1]):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-
 _CELLS = 2.0**14  # cells of a block of groups: what fits a processor's cache
 _ALIKE = 1.25  # sizes of groups in one block, largest to smallest
 

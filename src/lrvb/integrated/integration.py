@@ -87,7 +87,6 @@ class Integral:
         found = self.inside.unfold(theta, w, w @ first, w @ second)
         return LevelMoments(found, self.inside.expand(first.T @ (w[:, None] * away)))
 
-
     def _from_sample(self, values: np.ndarray) -> LevelMoments:
         """Moments as functions of θ by linear regression on the sample, averaged over all draws."""
         assert self.inside is not None
@@ -141,8 +140,7 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted]
         v = values(found.x)
         sd = np.maximum(found.sd(v), 1e-300)
         return bool(
-            (found.mean_error(v) > MEAN_ERROR * sd).any()
-            or (found.sd_error(v) > WANTED * sd).any()
+            (found.mean_error(v) > MEAN_ERROR * sd).any() or (found.sd_error(v) > WANTED * sd).any()
         )
 
     return wanting
@@ -296,9 +294,7 @@ def _learnt(
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
     error = float(np.hypot(found.off, checked.max()))
     _, first, second = found.exact
-    return Integral(
-        natural, found.weighted, error, inside, first, second, path.natural(found.x)
-    )
+    return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
 
 
 def _in_sds(theta: np.ndarray, log: np.ndarray) -> np.ndarray:

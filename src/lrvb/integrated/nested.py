@@ -16,14 +16,23 @@ import numpy as np
 
 from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
+from .factor import TOLERANCE
 from .groups import gather
 from .inside import Effects, Evaluated, Lines
-from .factor import TOLERANCE
 from .regression import Regression, lifted
 from .terms import Term
 
 _REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
-_STEPS = (1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_STEPS = (
+    1.6,
+    1.3,
+    1.0,
+    0.8,
+    0.6,
+    0.45,
+    0.35,
+    0.25,
+)  # of the grid, in units of the smallest conditional sd
 _START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid

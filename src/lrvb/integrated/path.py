@@ -60,7 +60,9 @@ class Path:
         self.splines: list[CubicSpline] = []
         if straight:
             self.base = np.r_[mode.x[:p], self._entries(H[:p, :p])]
-            self.slope[:, :p] = -np.linalg.solve(H[:p, :p], H[:p, p:] * slope).T * self.width[:, None]
+            self.slope[:, :p] = (
+                -np.linalg.solve(H[:p, :p], H[:p, p:] * slope).T * self.width[:, None]
+            )
         else:
             self.base = self._conditional(np.zeros(d - p), mode.x[:p])
             self.splines = [self._spline(j, d - p) for j in range(d - p)]

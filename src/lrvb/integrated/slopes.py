@@ -26,9 +26,7 @@ class Slopes(Factor):
 
     ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61)
 
-    def __init__(
-        self, rows: Regression, terms: Sequence[Term], merge: bool = True, nodes: int = 0
-    ):
+    def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool = True, nodes: int = 0):
         effects = sum(term.q for term in terms)
         if effects != 2:
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")

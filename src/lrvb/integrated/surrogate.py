@@ -50,7 +50,9 @@ class Cubic:
         self.mean = share @ x
         self.root = np.linalg.cholesky(np.cov(x.T, aweights=share).reshape(x.shape[1], -1))
         self.monomials = [
-            c for degree in range(4) for c in combinations_with_replacement(range(x.shape[1]), degree)
+            c
+            for degree in range(4)
+            for c in combinations_with_replacement(range(x.shape[1]), degree)
         ]
         e = self._standard(x)
         root = np.sqrt(weight)
@@ -103,9 +105,7 @@ def learn(
         at = resampled(weighted.weights, CHECKED, seed + round_)
         checked = evaluate(weighted.x[at])
         x = np.concatenate([x, weighted.x[at]])
-        found = Evaluated(
-            *(np.concatenate([a, b]) for a, b in zip(found, checked, strict=True))
-        )
+        found = Evaluated(*(np.concatenate([a, b]) for a, b in zip(found, checked, strict=True)))
         if progress is not None:
             progress(len(x), len(x))
         difference = checked.value - cubic(weighted.x[at])

@@ -172,7 +172,9 @@ def split_by_size(theta: np.ndarray, terms: Sequence[Term]) -> list[np.ndarray]:
 
 
 def spread_derivatives(
-    precision_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], u: np.ndarray, Z: np.ndarray
+    precision_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    u: np.ndarray,
+    Z: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """First (G, k, K) and second (G, K, k, k) derivatives in u (k,) of log N(z; 0, Σ(u)) at Z (G, K, q).
 
