@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..numerics.algebra import absorb_local, local_root, response_root
+from ..numerics.lazy import jax, jnp
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from ..numerics.algebra import cholesky, solve_lower, whitened
+from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
 
 _MAX_STEPS = 200

@@ -351,7 +351,7 @@ class Factor(ABC):
             P[:, new] = 1 / P.shape[2]
             Z = here._nodes(sums.grid)
             for i in range(self.q):
-                eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[:, group, :, i]
+                eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[..., i][:, group]
             yield Lines(at, eta, P, np.where(new, self._fresh(theta[at], r), 0.0))
 
     def _fresh(self, theta: np.ndarray, r: np.ndarray) -> np.ndarray:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from .coordinates import Bend
 from .inside import Inside
 from .laplace import conditional_mode
 from .mode import Mode, differenced
 from .proposals import Target
+from .spline import Spline
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
 _CLOSE = 0.1  # squared length in sds of the last Newton step to a knot, which need not be exact
@@ -57,7 +57,7 @@ class Path:
         self.triangle = np.tril_indices(p)
         self.diagonal = self.triangle[0] == self.triangle[1]
         self.slope = np.zeros((d - p, p + len(self.diagonal)))
-        self.splines: list[CubicSpline] = []
+        self.splines: list[Spline] = []
         if straight:
             self.base = np.r_[mode.x[:p], self._entries(H[:p, :p])]
             self.slope[:, :p] = (
@@ -104,10 +104,10 @@ class Path:
         for j, spline in enumerate(self.splines):
             far = np.clip(z[:, j], -2 * last, 2 * last)
             near = np.clip(far, -last, last)
-            total += spline(near) + (far - near)[:, None] * spline(near, 1)
+            total += spline(near) + (far - near)[:, None] * spline.slope(near)
         return total
 
-    def _spline(self, axis: int, k: int) -> CubicSpline:
+    def _spline(self, axis: int, k: int) -> Spline:
         """The change of b and L along one axis of u, in sds."""
         middle = len(_KNOTS) // 2
         found: dict[int, np.ndarray] = {middle: self.base}
@@ -118,7 +118,7 @@ class Path:
             nearer = found[i - 1 if i > middle else i + 1]
             found[i] = self._conditional(move, nearer[: self.p])
         values = np.array([found[i] for i in range(len(_KNOTS))])
-        return CubicSpline(_KNOTS, values - self.base, bc_type="natural")
+        return Spline(_KNOTS, values - self.base)
 
     def _conditional(self, move: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""

@@ -12,8 +12,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
+
+from .lazy import jnp
 
 
 class Slot(NamedTuple):

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-import jax.scipy.special
 import numpy as np
-from jax import lax
 
 from .functions import Functions
+from .lazy import jnp, lax, special
 
 #: The functions of a formula for traced values; `functions.NUMPY` has the same names.
-JAX = Functions(jnp, jax.scipy.special)
+JAX = Functions(jnp, special)
 
 gammaln = lax.lgamma
 digamma = lax.digamma

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numbers
 import time
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tqdm import tqdm
 
 from ..engine.modes import Modes, other_modes
 from ..engine.response import Response
@@ -26,6 +26,9 @@ from .estimate import Estimate
 from .target import Target
 from .units import Units
 from .verdicts import R_HAT
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
@@ -69,6 +72,8 @@ class Certifier:
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried.
         """
+        from tqdm import tqdm
+
         require_whole("draws", draws, 64)
         require_whole("seed", seed, 0)
         if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):

@@ -11,14 +11,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.tables import Row
 from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import Digest, fingerprint, is_plain
+from ..numerics.lazy import jax, jnp
 from .model import split
 from .structure import Structure
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import null_space
-from scipy.optimize import linprog
 
 from ....data.standardise import measure
 from ....errors import InvalidData
@@ -59,6 +58,8 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
     rows, and rows that its solution violates are added until none is violated (b separates) or
     the maximum is zero (fewer constraints already allow nothing).
     """
+    from scipy.optimize import linprog
+
     if not X.shape[1]:
         return None
     size = measure(X).size

@@ -114,12 +114,12 @@ def _some(
     w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
     if kind == "mean":
         own = w @ np.concatenate(owns)
-        lower, upper = (link.averaged(e, own) for e in _quantiles(w, center, inner, ends).T)
+        lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = _quantiles(w, center, inner, ends).T
+        lower, upper = mixture_quantiles(w, center, inner, ends).T
         return Answer(first, sd, lower, upper)
-    nodes = _quantiles(w, center, inner, QUANTILES)
+    nodes = mixture_quantiles(w, center, inner, QUANTILES)
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
 
@@ -185,7 +185,7 @@ def _moved(
     return moved
 
 
-def _quantiles(
+def mixture_quantiles(
     w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
 ) -> np.ndarray:
     """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
