@@ -58,10 +58,10 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
     rows, and rows that its solution violates are added until none is violated (b separates) or
     the maximum is zero (fewer constraints already allow nothing).
     """
-    from scipy.optimize import linprog
-
     if not X.shape[1]:
         return None
+    from scipy.optimize import linprog
+
     size = measure(X).size
     basis = np.eye(X.shape[1])
     if bound.any():
