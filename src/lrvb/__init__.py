@@ -30,6 +30,9 @@ except PackageNotFoundError:  # pragma: no cover - a source tree that is not ins
 
 if TYPE_CHECKING:
     from . import likelihoods, models, plot, prior
+    from .bridges.log_density import BlackBox, from_log_density
+    from .bridges.numpyro import from_numpyro
+    from .bridges.pymc import from_pymc
     from .collapsed.autodiff import AutodiffSum
     from .collapsed.gram import GramSum
     from .collapsed.partitions import Chunks
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
         Dirichlet,
         Family,
         Gamma,
+        GaussianChain,
+        MarkovChain,
         MultivariateNormal,
         Normal,
         Tilted,
@@ -60,6 +65,7 @@ _MODULES = ("likelihoods", "models", "plot", "prior")
 _HOMES = {
     "AutodiffSum": ".collapsed.autodiff",
     "Beta": ".families",
+    "BlackBox": ".bridges.log_density",
     "Categorical": ".families",
     "Certificate": ".posterior.certificate",
     "Chunks": ".collapsed.partitions",
@@ -68,9 +74,11 @@ _HOMES = {
     "Family": ".families",
     "Fit": ".engine.fitting",
     "Gamma": ".families",
+    "GaussianChain": ".families",
     "GaussianMixture": ".estimators.mixture.estimator",
     "GramSum": ".collapsed.gram",
     "LocalSum": ".collapsed.seam",
+    "MarkovChain": ".families",
     "MixedModel": ".estimators.mixed.estimator",
     "Model": ".statement.model",
     "MultivariateNormal": ".families",
@@ -81,6 +89,9 @@ _HOMES = {
     "Tilted": ".families",
     "Wishart": ".families",
     "fit": ".engine.fitting",
+    "from_log_density": ".bridges.log_density",
+    "from_numpyro": ".bridges.numpyro",
+    "from_pymc": ".bridges.pymc",
     "infer": ".posterior.posterior",
     "linearize": ".engine.curvature",
     "load": ".posterior.storage",
@@ -107,6 +118,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BlackBox",
     "CacheRefused",
     "Categorical",
     "Certificate",
@@ -118,6 +130,7 @@ __all__ = [
     "Fit",
     "ForkedProcess",
     "Gamma",
+    "GaussianChain",
     "GaussianMixture",
     "GramSum",
     "InvalidData",
@@ -125,6 +138,7 @@ __all__ = [
     "LargeCorrection",
     "LocalSum",
     "LrvbError",
+    "MarkovChain",
     "MixedModel",
     "Model",
     "MultivariateNormal",
@@ -140,6 +154,9 @@ __all__ = [
     "Wishart",
     "__version__",
     "fit",
+    "from_log_density",
+    "from_numpyro",
+    "from_pymc",
     "infer",
     "likelihoods",
     "linearize",

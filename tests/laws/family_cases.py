@@ -22,6 +22,8 @@ from lrvb import (
     Categorical,
     Dirichlet,
     Gamma,
+    GaussianChain,
+    MarkovChain,
     MultivariateNormal,
     Normal,
     Tilted,
@@ -174,6 +176,39 @@ def categorical_reference(eta):
     total = mp.fsum(weights)
     p = mp.matrix([w / total for w in weights])
     return mp.log(total), p, mp.diag(list(p)) - p * p.T
+
+
+def gaussian_chain_reference(eta):
+    """The normal with the whole tridiagonal precision, and those of its products that are neighbours."""
+    T = len(eta.x)
+    xx = np.diag(eta.xx) + np.diag(eta.xy / 2, 1) + np.diag(eta.xy / 2, -1)
+    A, m, V = mvn_reference(MultivariateNormal.Stats(eta.x, xx))
+    pairs = _upper(T)
+    kept = [*range(T), *(T + pairs.index((t, t)) for t in range(T))]
+    kept += [T + pairs.index((t, t + 1)) for t in range(T - 1)]
+    return A, mp.matrix([m[i] for i in kept]), mp.matrix([[V[i, j] for j in kept] for i in kept])
+
+
+def markov_chain_reference(eta):
+    """All sequences, one by one."""
+    T, K = np.shape(eta.x)
+    size = T * K + (T - 1) * K * K
+    sequences = list(itertools.product(range(K), repeat=T))
+    weights, found = [], []
+    for z in sequences:
+        on = [t * K + k for t, k in enumerate(z)]
+        on += [T * K + (t * K + z[t]) * K + z[t + 1] for t in range(T - 1)]
+        flat = [*np.ravel(eta.x), *np.ravel(eta.xy)]
+        weights.append(mp.exp(mp.fsum(mp.mpf(float(flat[i])) for i in on)))
+        found.append(on)
+    total = mp.fsum(weights)
+    m, second = mp.matrix(size, 1), mp.matrix(size, size)
+    for w, on in zip(weights, found, strict=True):
+        for i in on:
+            m[i] += w / total
+            for j in on:
+                second[i, j] += w / total
+    return mp.log(total), m, second - m * m.T
 
 
 def tilted_reference(log_likelihood, slope):
@@ -347,6 +382,37 @@ def _cases() -> list[FamilyCase]:
         typical=False,
         probs=[1e-12, 1e-100, 1.0],
     )
+
+    chain = GaussianChain(4)
+
+    def gaussian_chain(name, loc, diagonal, offdiagonal, coordinates=None):
+        add(
+            name,
+            chain,
+            gaussian_chain_reference,
+            coordinates,
+            coordinates is not None,
+            loc=loc,
+            diagonal=diagonal,
+            offdiagonal=offdiagonal,
+        )
+
+    ends = np.array([3.0, 4.0, 5.0, 2.0])
+    gaussian_chain("GaussianChain", [1.0, -2.0, 0.5, 0.3], ends, [1.0, -2.0, 0.7], real)
+    gaussian_chain("GaussianChain-narrow", [1e3, 2.0, -1e3, 5.0], 1e8 * ends, [1e8, -2e8, 7e7])
+    walk = np.array([1.001, 2.0, 2.0, 1.0])  # a random walk of small steps and unknown level
+    gaussian_chain("GaussianChain-walk", [3.0, 3.1, 3.0, 2.9], 100 * walk, [-100.0] * 3)
+
+    markov = MarkovChain(3, 3)
+    row = np.array([[0.5, 0.2, 0.3], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+    sure = np.array([[1e-9, 1.0, 1e-7], [1e-8, 1e-8, 1.0], [1.0, 1e-9, 1e-7]])
+
+    def markov_chain(name, typical, initial, *transition):
+        rows = np.stack([rows / rows.sum(axis=1, keepdims=True) for rows in transition])
+        add(name, markov, markov_chain_reference, None, typical, initial=initial, transition=rows)
+
+    markov_chain("MarkovChain", True, [0.2, 0.3, 0.5], row, row.T)
+    markov_chain("MarkovChain-sure", False, [1e-9, 1.0 - 2e-9, 1e-9], sure, sure)
 
     def tilted(name, family, reference, y, loc, scale, coordinates=None):
         typical = coordinates is not None

@@ -19,7 +19,9 @@ from lrvb import (
     Categorical,
     Dirichlet,
     Gamma,
+    GaussianChain,
     InvalidModel,
+    MarkovChain,
     MultivariateNormal,
     Normal,
     Tilted,
@@ -130,7 +132,7 @@ def test_factor_is_exact_to_its_smallest_pivot(case):
         for j in range(size):
             unit = mp.sqrt(V[i, i] * V[j, j])
             assert abs(ours[i, j] - V[i, j]) <= 10 * RTOL * unit
-    if not isinstance(case.family, Categorical):  # whose V is singular
+    if not isinstance(case.family, Categorical | MarkovChain):  # whose V is singular
         K, K_exact = mp.cholesky(ours), mp.cholesky(V)
         for i in range(size):
             assert abs(K[i, i] / K_exact[i, i] - 1) < 1e-8
@@ -311,6 +313,18 @@ EDGES = [
         Categorical.Stats(np.array([0.0, np.nan])),
         Categorical.Stats(np.array([0.0, -np.inf])),
     ),
+    (
+        GaussianChain(2),
+        GaussianChain.Stats(np.zeros(2), np.full(2, -0.5), np.full(1, 1.0)),
+        GaussianChain.Stats(np.zeros(2), np.full(2, -0.5), np.full(1, 0.999)),
+    ),
+    (
+        MarkovChain(2, 2),
+        MarkovChain.Stats(
+            np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.array([[[0.0, -np.inf], [0.0, 0.0]]])
+        ),
+        MarkovChain.Stats(np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.zeros((1, 2, 2))),
+    ),
     (Tilted(lambda z: -jnp.exp(z)), Normal.Stats(0.0, 0.0), Normal.Stats(0.0, -1e-6)),
 ]
 
@@ -330,7 +344,8 @@ def test_start_is_inside_the_domain(case):
     with double():
         start = case.family.start()
         assert case.family.valid(start)
-        assert all(np.isfinite(x).all() for x in jax.tree.leaves(case.family.evaluate(start)))
+        parts = jax.tree.leaves(case.compiled(evaluate, start))
+        assert all(np.isfinite(x).all() for x in parts)
 
 
 # ---- fifty dimensions ---------------------------------------------------------------------

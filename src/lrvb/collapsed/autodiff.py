@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidModel
+from ..families import Normal
 from ..numerics.algebra import absorb_local, local_root, response_root
+from ..numerics.hermite import hermite
 from ..numerics.lazy import jax, jnp
+from ..numerics.second_differences import around, second_differences
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks, point_chunks
-from .row_optimum import RowOptimum, collapse
+from .row_optimum import WIDE, RowOptimum, collapse, factor, response
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 
 
@@ -25,7 +29,8 @@ class AutodiffSum:
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
         """The sum over this problem's rows."""
-        width = problem.alpha.size * (problem.local.size + 2) + 64
+        a, d = problem.alpha.size, problem.local.size
+        width = max(a * (d + 2), d * d) + 64
         return _ChunkedSum(problem, chunk_length(problem, chunk_size, width))
 
 
@@ -72,6 +77,30 @@ class _ChunkedSum:
                     slope[here] += np.asarray(g)[:n]
         return Densities(value, slope if gradient else None)
 
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        gradient = self.density(around(m, R), gradient=True).gradient
+        assert gradient is not None
+        return second_differences(gradient)
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        total, structure = np.zeros(len(points)), self.problem.structure
+        if structure.conjugate:
+            return total
+        if [type(f) for f in structure.local.blocks.values()] != [
+            Normal
+        ] or structure.local.size > 2:
+            raise InvalidModel(
+                "The second order needs rows that are linear in their local variables, or that have "
+                "one normal variable; this model's are neither."
+            )
+        program = gap_program(structure)
+        for chunk in self._kept or chunks(self.problem, self.size):
+            alone = [(slice(0, 1), points)] if len(points) == 1 else None
+            for here, part in alone or point_chunks(points, len(chunk.weights)):
+                v = program(self.problem.traced, part, chunk.columns, chunk.weights)
+                total[here] += np.asarray(v)[: here.stop - here.start]
+        return total
+
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
     first, (v, g, h, bad) = part
@@ -83,13 +112,14 @@ def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) ->
 
 def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
     """q(z) of every row of a chunk at its optimum."""
+    return jax.vmap(functools.partial(_row_optimum, structure, traced, m))(columns)
 
-    def one(row: Any) -> RowOptimum:
-        row = structure.row(row)
-        term = functools.partial(structure.local_term, traced, m)
-        return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
 
-    return jax.vmap(one)(columns)
+def _row_optimum(structure: Structure, traced: Any, m: Any, row: Any) -> RowOptimum:
+    """q(z) of one row at its optimum."""
+    row = structure.row(row)
+    term = functools.partial(structure.local_term, traced, m)
+    return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
 
 
 @shared
@@ -113,7 +143,16 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         if order < 2:
             return value, gradient, jnp.zeros((m.size, m.size)), first
         H = jax.hessian(total)(m)
-        if structure.local.size:
+        if structure.local.size > WIDE:
+
+            def absorbed(z: Any, row: Any) -> Any:
+                H_za, local = _cross(term, m, z, row), structure.local.at(structure.row(row))
+                own = functools.partial(term, m, row=row)
+                return H_za.T @ response(local, own, z, H_za, structure.conjugate)
+
+            S = jnp.tensordot(weights, jax.vmap(absorbed)(q.z, columns), 1)
+            H = H + (S + S.T) / 2
+        elif structure.local.size:
 
             def root(z: Any, C: Any, row: Any) -> Any:
                 H_za, H_zz = _local_hessians(structure, term, m, z, row)
@@ -152,11 +191,79 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
     return densities
 
 
+@shared
+def gap_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, columns, weights) → Σ_n w_n (log ∫ exp ℓ(m, T(z)) dz − max over q(z)) at each point.
+
+    The term at the statistics of a single z is the log density itself; Gauss–Hermite nodes under q(z).
+    """
+    x, w = (jnp.asarray(part) for part in hermite(1.0))
+
+    def gaps(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = _row_parts(structure, traced, m, columns)
+
+            def own(z: Any, C: Any, S: Any, row: Any) -> Any:
+                def term(z: Any) -> Any:
+                    return structure.local_term(traced, m, z, structure.row(row))
+
+                at = z[0] + C[0, 0] * x
+                log_q = -0.5 * x**2 - jnp.log(C[0, 0]) - 0.5 * jnp.log(2 * jnp.pi)
+                values = jax.vmap(term)(jnp.stack([at, at**2], axis=1))
+                return jax.nn.logsumexp(values - log_q, b=w) - term(z) - S
+
+            found = jax.vmap(own)(q.z, q.C, q.S, columns)
+            return weights @ jnp.where(weights > 0, found, 0.0)
+
+        return jax.vmap(one)(points)
+
+    return gaps
+
+
+@shared
+def score_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, columns) → each row's gradient ∂ℓ̄_n/∂m (n, a), with z at its optimum."""
+
+    def scores(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, row: Any) -> Any:
+            return jax.grad(lambda m: structure.local_term(traced, m, z, structure.row(row)))(m)
+
+        return jax.vmap(one)(q.z, columns)
+
+    return scores
+
+
+@shared
+def row_density_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, columns) → each row's collapsed value at each point, (S, n)."""
+
+    def densities(traced: Any, points: Any, columns: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = _row_parts(structure, traced, m, columns)
+            terms = jax.vmap(lambda z, row: structure.local_term(traced, m, z, structure.row(row)))(
+                q.z, columns
+            )
+            return jnp.where(q.found, terms + q.S, -jnp.inf)
+
+        return jax.vmap(one)(points)
+
+    return densities
+
+
+def _cross(term: Any, m: Any, z: Any, row: Any) -> Any:
+    """H_zα (d, a) of one row, along whichever of both has fewer coordinates."""
+    if z.size > m.size:
+        return jax.jacfwd(jax.grad(term, 1), 0)(m, z, row)
+    return jax.jacfwd(jax.grad(term, 0), 1)(m, z, row).T
+
+
 def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
-    """H_zα (d, a) and H_z (d, d) of one row; H_z is zero where the term is linear in z."""
-    H_za = jax.jacfwd(jax.grad(term, 0), 1)(m, z, row).T
+    """H_zα (d, a) and H_z (d, d) of one row; H_z is None where the term is linear in z."""
+    H_za = _cross(term, m, z, row)
     if structure.conjugate:
-        return H_za, jnp.zeros((z.size, z.size))
+        return H_za, None
     return H_za, jax.hessian(term, 1)(m, z, row)
 
 
@@ -171,6 +278,9 @@ def response_program(structure: Structure) -> Callable[..., Any]:
             def term(m: Any, z: Any, row: Any) -> Any:
                 return structure.local_term(traced, m, z, structure.row(row))
 
+            if C is None:
+                local = structure.local.at(structure.row(row))
+                C = factor(local, functools.partial(term, m, row=row), z)
             H_za, H_zz = _local_hessians(structure, term, m, z, row)
             W = response_root(C, H_zz)
             Sigma = W.T @ W

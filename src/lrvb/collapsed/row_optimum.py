@@ -1,7 +1,8 @@
 """One row's local variables at their own optimum, given the global moments.
 
 Conjugate (the term is linear in z): η_z = ∂ℓ/∂m_z in one step. Otherwise a safeguarded Newton
-iteration on the fixed point, the same matrix as linear response itself.
+iteration on the fixed point, the same matrix as linear response itself; beyond `WIDE` local coordinates,
+such as a chain has, by conjugate gradients, so that no matrix is formed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..numerics.algebra import cholesky, solve_lower, whitened
+from ..numerics.conjugate_gradients import solve
 from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
+
+#: Local coordinates beyond which no d × d matrix is formed.
+WIDE = 32
 
 _MAX_STEPS = 200
 _SURE = 1e-4
@@ -20,7 +25,10 @@ _STEP = 1e-9  # length in whitened units below which one further Newton step is 
 
 
 class RowOptimum(NamedTuple):
-    """q(z) of one row at its optimum: mean z, factor C (V_z = CCᵀ), entropy, and whether found."""
+    """q(z) of one row at its optimum: mean z, factor C (V_z = CCᵀ), entropy, and whether found.
+
+    Of a wide z there is no C: see `factor` and `response`.
+    """
 
     z: Any
     C: Any
@@ -39,14 +47,84 @@ class _State(NamedTuple):
     done: Any
 
 
+class _Wide(NamedTuple):
+    eta: Any
+    z: Any
+    S: Any
+    value: Any
+    share: Any
+    steps: Any
+    done: Any
+
+
 def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> RowOptimum:
     """max over q(z) of term(m_z) + S(z), for one row; vectorise it over rows with vmap."""
     if not local.blocks:
         return RowOptimum(jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros(()), jnp.asarray(True))
+    if conjugate and local.size > WIDE:
+        z, S, valid = local.profile(jax.grad(term)(jnp.zeros(local.size)))
+        return RowOptimum(z, None, S, valid)
     if conjugate:
         q = local.evaluate(jax.grad(term)(jnp.zeros(local.size)))
         return RowOptimum(q.m, local.dense(q.C), q.S, q.valid)
-    return _newton(local, term)
+    return _newton_by_products(local, term) if local.size > WIDE else _newton(local, term)
+
+
+def response(local: MeanField, term: Callable[[Any], Any], z: Any, r: Any, conjugate: bool) -> Any:
+    """Σ̂_z|α r (d, a) for the columns of r (d, a) at the row's optimum z, by products alone.
+
+    See: eq:nuisance_lrvb_est
+    """
+    eta = jax.grad(term)(z)
+    V, H = _spread(local, eta), _curvature(term, z)
+    if conjugate:
+        return jax.vmap(V, 1, 1)(r)
+    return jax.vmap(lambda column: solve(V, H, column).Vx, 1, 1)(r)
+
+
+def _spread(local: MeanField, eta: Any) -> Callable[[Any], Any]:
+    """v → Vv = ∂m/∂η v."""
+    return lambda v: jax.jvp(lambda e: local.profile(e)[0], (eta,), (v,))[1]
+
+
+def _curvature(term: Callable[[Any], Any], z: Any) -> Callable[[Any], Any]:
+    """w → Hw."""
+    return lambda w: jax.jvp(jax.grad(term), (z,), (w,))[1]
+
+
+def _newton_by_products(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
+    """Newton on η = ∂ℓ/∂m with (I − HV)δ = r by conjugate gradients, halved until the value rises."""
+
+    def step(state: _Wide) -> _Wide:
+        r = jax.grad(term)(state.z) - state.eta
+        found = solve(_spread(local, state.eta), _curvature(term, state.z), r, tol=1e-6)
+        length = jnp.sqrt(jnp.maximum(r @ found.Vx, 0.0))
+        eta = state.eta + state.share * found.x
+        z, S, valid = local.profile(jnp.where(jnp.isfinite(eta), eta, state.eta))
+        value = term(z) + S
+        certain = (length < _SURE) & (state.share == 1)
+        rises = value >= state.value - _ROUNDING * jnp.abs(state.value)
+        accept = jnp.isfinite(length) & valid & jnp.isfinite(value) & (rises | certain)
+        return _Wide(
+            jnp.where(accept, eta, state.eta),
+            jnp.where(accept, z, state.z),
+            jnp.where(accept, S, state.S),
+            jnp.where(accept, value, state.value),
+            jnp.where(accept, jnp.minimum(1.0, 2 * state.share), state.share / 4),
+            state.steps + 1,
+            accept & (length < _STEP) & (state.share == 1),
+        )
+
+    eta = jnp.asarray(local.start())
+    z, S, valid = local.profile(eta)
+    first = _Wide(eta, z, S, term(z) + S, jnp.ones(()), jnp.zeros((), jnp.int32), ~valid)
+    last = jax.lax.while_loop(lambda s: ~s.done & (s.steps < _MAX_STEPS), step, first)
+    return RowOptimum(last.z, None, last.S, last.done & valid)
+
+
+def factor(local: MeanField, term: Callable[[Any], Any], z: Any) -> Any:
+    """C with V_z = CCᵀ at the row's optimum z, where η = ∂ℓ/∂m_z."""
+    return local.dense(local.evaluate(jax.grad(term)(z)).C)
 
 
 def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:

@@ -5,6 +5,8 @@ from .beta import Beta
 from .categorical import Categorical
 from .dirichlet import Dirichlet
 from .gamma import Gamma
+from .gaussian_chain import GaussianChain
+from .markov_chain import MarkovChain
 from .mvn import MultivariateNormal
 from .normal import Normal
 from .tilted import Tilted
@@ -16,6 +18,8 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Gamma",
+    "GaussianChain",
+    "MarkovChain",
     "MultivariateNormal",
     "Normal",
     "Tilted",

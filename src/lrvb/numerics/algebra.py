@@ -29,7 +29,9 @@ def linear_response(C: Any, H: Any, K: Any = None) -> Any:
 
 
 def response_root(C: Any, H: Any, K: Any = None) -> Any:
-    """W with Σ̂ = WᵀW. See: eq:spec_lrvb."""
+    """W with Σ̂ = WᵀW; H may be None where it is zero. See: eq:spec_lrvb."""
+    if H is None:
+        return C.T
     if K is None:
         K = cholesky(whitened(C, H))
     return solve_lower(K, C.T)

@@ -35,7 +35,7 @@ class Program:
         executables: dict[Any, Any] | None = None,
         check: Callable[[], None] | None = None,
     ):
-        self._jitted = jax.jit(function)
+        self._function = function
         self._executables = {} if executables is None else executables
         self._check = check
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Program:
                 if executable is None:
                     if self._check is not None:
                         self._check()
-                    executable = _executable(self._jitted, args)
+                    executable = _executable(jax.jit(self._function), args)
                     self._executables[signature] = executable
         return executable(*args)
 
@@ -66,6 +66,8 @@ def _executable(jitted: Any, args: tuple[Any, ...]) -> Any:
     if cache is None:
         return lowered.compile()
     text = hashlib.sha256(lowered.as_text().encode())
+    # The text leaves out arguments that are not used, but the executable insists on their shapes.
+    text.update(repr(lowered.in_avals).encode())
     text.update(_machine().encode())
     name = f"{text.hexdigest()}-signed.xla"
     # The cache only saves time: whatever goes wrong with a file of it, we compile.

@@ -162,7 +162,7 @@ def _coordinates(problem: Problem) -> dict[str, tuple[np.ndarray, tuple[int, ...
         first = problem.local.slices[block].start
         for slot in family.slots:
             if slot.label is not None:
-                inside = (len(slot.indices()),) if slot.shape else ()
+                inside = (len(slot.indices()),) if slot.symmetric else slot.shape
                 at = [
                     first + copy * family.size + i
                     for copy in range(family.copies)

@@ -74,9 +74,22 @@ class MeanField:
             start = stop
         self.size = start
 
-    def moments(self, flat: Any) -> Moments:
-        """Named moments from the flat mean vector."""
-        return Moments(self._unflatten(flat, natural=False), self._direct)
+    def moments(self, m: Any) -> Moments:
+        """Named moments from the flat mean vector, or from the statistics of every block."""
+        stats = m if isinstance(m, Mapping) else self._unflatten(m, natural=False)
+        return Moments(stats, self._direct)
+
+    def specs(self) -> dict[str, Any]:
+        """Shape and type of every block's statistics."""
+        return {
+            name: f.Stats(
+                *(
+                    jax.ShapeDtypeStruct((*f.batch, *slot.shape), np.dtype(np.float64))
+                    for slot in f.slots
+                )
+            )
+            for name, f in self.blocks.items()
+        }
 
     def natural(self, flat: Any) -> dict[str, Any]:
         """Named natural parameters from the flat natural vector."""
@@ -129,6 +142,21 @@ class MeanField:
             factors[name] = C
             S, valid = S + s.sum(), valid & ok.all()
         return Evaluated(jnp.concatenate(means) if means else jnp.zeros(0), factors, S, valid)
+
+    def profile(self, eta: Any) -> tuple[Any, Any, Any]:
+        """Flat mean, entropy and domain check at η, as `evaluate` gives them, without the factor C."""
+        means = []
+        S, valid = jnp.zeros(()), jnp.asarray(True)
+        for name, family in self.blocks.items():
+
+            def one(flat: Any, family: Family = family) -> Any:
+                m, s, ok = family.profile(family.unflatten(flat, natural=True))
+                return family.flatten(m), s, ok
+
+            m, s, ok = jax.vmap(one)(eta[self.slices[name]].reshape(family.copies, family.size))
+            means.append(m.reshape(-1))
+            S, valid = S + s.sum(), valid & ok.all()
+        return jnp.concatenate(means) if means else jnp.zeros(0), S, valid
 
     def log_partition(self, eta: Any) -> tuple[Any, Any]:
         """A(η) of all blocks together, and whether η lies in their domains."""

@@ -33,12 +33,12 @@ class Structure:
         return vars(self) | {"programs": {}}  # they are made where they are used
 
     def global_term(self, numbers: Any, m: Any) -> Any:
-        """The model's global term at a flat m."""
+        """The model's global term at m, flat or by the names of the blocks."""
         value = join(self.model, numbers).global_term(self.alpha.moments(m))
         return _scalar(value, "global_term")
 
     def local_term(self, numbers: Any, m: Any, z: Any, row: Row | Any) -> Any:
-        """The model's local term of one row, or of its features, at flat m and z."""
+        """The model's local term of one row, or of its features, at m and z."""
         model = join(self.model, numbers)
         datum = row if model.features is None or not isinstance(row, Row) else model.features(row)
         value = model.local_term(self.alpha.moments(m), self.local.moments(z), datum)
