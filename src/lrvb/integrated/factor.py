@@ -16,7 +16,7 @@ import numpy as np
 
 from .coordinates import FREE, Kind
 from .exponents import Exponential
-from .groups import gather
+from .groups import gather, repeat
 from .inside import Effects, Evaluated, Lines
 from .louis import louis
 from .regression import Regression, lifted
@@ -66,8 +66,9 @@ class Factor(ABC):
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
         self.terms, self.nodes = tuple(terms), nodes
-        values = np.column_stack([rows.X, rows.offset, R, *rows.columns]) if merge else None
-        self.groups = gather(terms[0].codes, terms[0].levels, values, by_size=True)
+        values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
+        alike = values if merge and repeat(values) else None
+        self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
         self.constant = rows.likelihood.constant(rows.columns)
         self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
         self._arrange(rows.take(self.groups.rows), R[self.groups.rows])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 _CELLS = 2.0**14  # cells of a block of groups: what fits a processor's cache
+_SAMPLE = 1000  # rows that are compared before all are
 _ALIKE = 1.25  # sizes of groups in one block, largest to smallest
 
 
@@ -52,6 +53,12 @@ class Groups(NamedTuple):
             found.append(Block(slice(start, end), begin + np.where(there, place, 0), there))
             start = end
         return found
+
+
+def repeat(values: np.ndarray) -> bool:
+    """Whether rows (N, k) look as if some were alike: not where a sample of them are all different."""
+    sample = values[:: max(1, len(values) // _SAMPLE)]
+    return len(np.unique(sample, axis=0)) < len(sample)
 
 
 def gather(
