@@ -50,7 +50,8 @@ class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
     node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments at
-    the draws, where they were kept, or at the points `sample` (k, d) from the posterior.
+    the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
+    what each of P probes alone would add to the log density, where it is known by their mean.
     """
 
     theta: np.ndarray
@@ -60,6 +61,7 @@ class Integral:
     first: np.ndarray | None = field(default=None, repr=False)
     second: np.ndarray | None = field(default=None, repr=False)
     sample: np.ndarray | None = field(default=None, repr=False)
+    noise: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
