@@ -49,6 +49,9 @@ class Likelihood:
     quadratic: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
+    #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
+    #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
+    exponential: ClassVar[str] = ""
 
     # ---- the density ----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
-from ...posterior.intervals import check_probability, normal_ends
+from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
@@ -313,7 +313,8 @@ class MixedModel:
     def ranef(self, term: str | None = None, prob: float = 0.94) -> pd.DataFrame:
         """Every level's effect: `mean, sd, mfvb_sd, lower, upper`, indexed by term and level.
 
-        `term` is one coefficient, such as "1|g"; all of them by default.
+        `term` is one coefficient, such as "1|g"; all of them by default. Intervals of an integrated
+        model are quantiles of the mixture over its draws; of a variational fit those of a normal.
         """
         import pandas as pd
 
@@ -325,15 +326,13 @@ class MixedModel:
             )
         tables = {}
         for name in self._effects.names if term is None else [term]:
-            dataset = self._effects.dataset(name)
-            mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
-            level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
+            moments = self._effects.moments(*self._effects.found[name])
             tables[name] = table(
-                level,
-                mean=mean,
-                sd=sd,
-                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
-                ends=normal_ends(mean, sd, prob),
+                pd.Index(self._effects.levels(name), name="level"),
+                mean=moments.mean,
+                sd=moments.sd,
+                mfvb_sd=moments.mfvb_sd,
+                ends=self._effects.ends(name, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 

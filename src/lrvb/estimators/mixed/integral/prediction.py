@@ -115,12 +115,12 @@ def _some(
     w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
     if kind == "mean":
         own = w @ np.concatenate(owns)
-        lower, upper = (link.averaged(e, own) for e in _quantiles(w, center, inner, ends).T)
+        lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = _quantiles(w, center, inner, ends).T
+        lower, upper = mixture_quantiles(w, center, inner, ends).T
         return Answer(first, sd, lower, upper)
-    nodes = _quantiles(w, center, inner, QUANTILES)
+    nodes = mixture_quantiles(w, center, inner, QUANTILES)
     drawn = fit.statement.dispersions(fit.theta)
     if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
         names = [dispersion.name for dispersion in family.dispersions]
@@ -179,7 +179,9 @@ def _moved(
 ) -> np.ndarray:
     """What the mean of η over all draws has beyond that over those chosen, (m,)."""
     integral, statement, p = fit.integral, fit.statement, fit.statement.p
-    if statement.p == 0 or integral.first is None or integral.inside is None:
+    if integral.sample is not None or statement.p == 0:
+        return np.zeros(len(at))
+    if integral.first is None or integral.inside is None:
         return np.zeros(len(at))
     beta = fit.weights @ fit.theta[:, :p] - fit.theta[chosen, :p].mean(0)
     first = integral.first[integral.weighted.heavy()]
@@ -193,7 +195,7 @@ def _moved(
     return moved
 
 
-def _quantiles(
+def mixture_quantiles(
     w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
 ) -> np.ndarray:
     """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
