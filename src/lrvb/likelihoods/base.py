@@ -9,7 +9,7 @@ import numpy as np
 
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
-from ..prior import Gamma
+from ..prior import Gamma, HalfStudentT
 from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
@@ -25,7 +25,7 @@ class Dispersion(NamedTuple):
     """A parameter of the rows beside η: its name, and the default prior at the data's scale."""
 
     name: str
-    prior: Callable[[float], Gamma]
+    prior: Callable[[float], Gamma | HalfStudentT]
 
 
 class Likelihood:

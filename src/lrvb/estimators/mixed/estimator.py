@@ -17,6 +17,7 @@ from ...errors import InvalidModel
 from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
@@ -52,9 +53,9 @@ class MixedModel:
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
-    (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
-    `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
-    `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
+    (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
+    "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
+    `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
     coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
     "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
@@ -94,7 +95,7 @@ class MixedModel:
             raise InvalidModel(
                 f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
             )
-        _require_fittable(likelihood_of(family))
+        _require_fittable(likelihood_of(family), factorization)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
@@ -122,6 +123,7 @@ class MixedModel:
                 priors = resolve(self.priors, design)
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
+                _require_fittable(design.family, self.factorization, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -278,6 +280,10 @@ class MixedModel:
             prob,
         )
 
+    def check(self) -> CheckUp:
+        """One page on how far the answer can be believed: convergence, verdicts, priors; the worst first."""
+        return self._fitted().check()
+
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
@@ -332,12 +338,13 @@ class MixedModel:
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 
 
-def _require_fittable(family: Likelihood) -> None:
-    """The residual of a normal response is the only dispersion that is fitted."""
-    if family.dispersions and not family.quadratic:
+def _require_fittable(family: Likelihood, factorization: str, why: str = "") -> None:
+    """A variational fit has no dispersion but the residual of a normal response."""
+    if family.dispersions and not family.quadratic and (why or factorization != "blocked"):
+        reason = f": {why}" if why else f", which is what factorization={factorization!r} asks for"
         raise InvalidModel(
-            f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
-            "do not fit; give a likelihood without one, with its value fixed in the object."
+            f"family={family.name!r} has the parameter '{family.dispersions[0].name}', which is integrated "
+            f"with the sds and has no variational fit{reason}."
         )
 
 

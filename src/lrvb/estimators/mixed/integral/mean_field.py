@@ -23,6 +23,7 @@ from .statement import Statement
 REACH, POINTS = 14.0, 2801  # of a log sd around its centre, where it is summed: densest there
 NORMALS = 64  # draws of β given the hyperparameters, for the levels' own sds
 AT_DRAWS = 256  # at which residuals are squared
+LOG_STEP = 0.05  # of second differences in the log of a dispersion
 BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
 
 
@@ -107,3 +108,18 @@ def _normals(d: int) -> np.ndarray:
     u = np.clip(sobol(NORMALS // 2, d, 0), 1e-9, 1 - 1e-9)
     x = ndtri(u)
     return np.concatenate([x, -x])
+
+
+def dispersion_sds(statement: Statement, theta: np.ndarray) -> list[float]:
+    """Sds of the response's own parameters φ given all else at θ: φ/√(−∂²log p/∂(log φ)²)."""
+    phi = [float(value[0]) for value in statement.dispersions(theta[None])]
+    if not phi or isinstance(statement.inside, Normal):
+        return []
+    found = []
+    for j, value in enumerate(phi):
+        step = np.zeros(len(theta))
+        step[len(theta) - len(phi) + j] = LOG_STEP
+        low, middle, high = statement.inside.log_density(theta + np.outer([-1.0, 0.0, 1.0], step))
+        curvature = (2 * middle - low - high) / LOG_STEP**2
+        found.append(value / np.sqrt(curvature) if curvature > 0 else value)
+    return found

@@ -34,7 +34,8 @@ class Lot(NamedTuple):
     """η of m rows at some draws with weights (k,): nodes (k, m, K), P, and variances (k, m).
 
     variance is that of other new levels, own that of a row's own new effect, which is noise;
-    `typical` (m,) are their means over all draws. residual (k,) is the rows' sd or None.
+    `typical` (m,) are their means over all draws. noise (k,) are the response's own parameters by
+    name, such as the residual's sd.
     """
 
     weights: np.ndarray
@@ -43,7 +44,7 @@ class Lot(NamedTuple):
     variance: np.ndarray
     own: np.ndarray
     typical: tuple[np.ndarray, np.ndarray]
-    residual: np.ndarray | None
+    noise: dict[str, np.ndarray]
 
 
 def answer(
@@ -94,7 +95,7 @@ def _some(
             value, sd = link.moments(lot.eta, v, own)
             square = value**2 + sd**2
         else:
-            noise = {} if lot.residual is None else {"residual": lot.residual[:, None, None]}
+            noise = {name: part[:, None, None] for name, part in lot.noise.items()}
             value, spread = family.averaged(lot.eta, v + own, {**tall, **noise})
             square = value**2 + spread
         first += (wP * value).sum((0, 2))
@@ -105,8 +106,8 @@ def _some(
         inner = (lot.P * (lot.eta - center[:, :, None]) ** 2).sum(2) + lot.variance
         if kind == "response":
             inner = inner + lot.own
-            if lot.residual is not None:
-                inner = inner + lot.residual[:, None] ** 2
+            if family.quadratic:
+                inner = inner + lot.noise["residual"][:, None] ** 2
         means.append(center)
         variances.append(inner)
         owns.append(lot.own)
@@ -124,6 +125,11 @@ def _some(
         lower, upper = _quantiles(w, center, inner, ends).T
         return Answer(first, sd, lower, upper)
     nodes = _quantiles(w, center, inner, QUANTILES)
+    drawn = fit.statement.dispersions(fit.theta)
+    if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
+        names = [dispersion.name for dispersion in family.dispersions]
+        parts = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
+        given = {**given, **dict(zip(names, parts, strict=True))}
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
 
@@ -162,10 +168,14 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
             if term.factor == design.observation:
                 new = rows.codes[term.factor][at] < 0
                 own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
-        residual = np.exp(theta[found.at, -1]) if design.family.quadratic else None
+        if design.family.quadratic:
+            noise = {"residual": np.exp(theta[found.at, -1])}
+        else:
+            names = [dispersion.name for dispersion in design.family.dispersions]
+            noise = dict(zip(names, statement.dispersions(theta[found.at]), strict=True))
         eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
-        yield Lot(w[found.at], eta, found.P, variance, own, typical, residual)
+        yield Lot(w[found.at], eta, found.P, variance, own, typical, noise)
 
 
 def _moved(
@@ -226,6 +236,16 @@ def _end(
         below = w @ ndtr((center + step * scale - mean) / sd)
         step += asked - ndtri(np.clip(below, 1e-16, 1 - 1e-16))
     return center + step * scale
+
+
+def _own_quantiles(w: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Quantiles of weighted draws at `QUANTILES`."""
+    order = np.argsort(values)
+    return np.interp(QUANTILES, np.cumsum(w[order]) - w[order] / 2, values[order])
+
+
+def _shuffled(values: np.ndarray, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(values)
 
 
 class IntegratedAnswers(NamedTuple):
