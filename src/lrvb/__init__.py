@@ -13,6 +13,7 @@ from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
 from .collapsed.seam import LocalSum
 from .data.tables import Rows
+from .engine.checking import Check, check
 from .engine.curvature import Curvature, linearize
 from .engine.fitting import Fit, fit
 from .engine.response import Response, respond
@@ -77,6 +78,7 @@ __all__ = [
     "CacheRefused",
     "Categorical",
     "Certificate",
+    "Check",
     "Chunks",
     "CoincidentComponents",
     "Curvature",
@@ -108,6 +110,7 @@ __all__ = [
     "Tilted",
     "Wishart",
     "__version__",
+    "check",
     "fit",
     "infer",
     "likelihoods",
