@@ -8,6 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import likelihoods, models, plot, prior
+from .bridges.log_density import BlackBox, from_log_density
+from .bridges.numpyro import from_numpyro
+from .bridges.pymc import from_pymc
 from .collapsed.autodiff import AutodiffSum
 from .collapsed.gram import GramSum
 from .collapsed.partitions import Chunks
@@ -75,6 +78,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BlackBox",
     "CacheRefused",
     "Categorical",
     "Certificate",
@@ -112,6 +116,9 @@ __all__ = [
     "__version__",
     "check",
     "fit",
+    "from_log_density",
+    "from_numpyro",
+    "from_pymc",
     "infer",
     "likelihoods",
     "linearize",

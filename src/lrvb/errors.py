@@ -40,7 +40,7 @@ class CoincidentComponents(LrvbError, UserWarning):
 
 
 class LargeCorrection(LrvbError, UserWarning):
-    """Linear response and mean field disagree by more than correlations usually explain; a warning."""
+    """One order of approximation moves the answer of the one before by more than it may; a warning."""
 
 
 class NewLevels(LrvbError, UserWarning):

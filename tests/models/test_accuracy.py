@@ -105,10 +105,15 @@ def test_second_order_repairs_skewed_precisions(beta, sd):
     assert 0.89 <= exact.cdf("tau", high) - exact.cdf("tau", low) <= 0.91
 
 
-def test_second_order_needs_conjugate_rows():
-    data, _ = poisson_case(*SETTINGS[0])
-    with pytest.raises(lrvb.InvalidModel, match="tilted"):
-        lrvb.infer(NormalPoisson(local="gaussian"), data).refined()
+@pytest.mark.parametrize(("beta", "sd"), [SETTINGS[1], SKEWED[0]])
+def test_second_order_repairs_rows_that_are_not_linear(beta, sd):
+    """The paper's Gaussian q(z_n) leaves means of τ 0.4 sd off, its sd at 0.91; the second order a tenth."""
+    data, exact = poisson_case(beta, sd)
+    refined = lrvb.infer(NormalPoisson(local="gaussian"), data).refined()
+    assert ((refined["mean"] - exact.mean) / exact.sd).abs().max() < 0.03
+    for name in exact.sd.index:
+        within(refined["sd"][name] / exact.sd[name], 0.98, 1.01, name)
+    assert abs(refined.attrs["log_evidence"] - exact.log_evidence) < 0.15
 
 
 @pytest.mark.parametrize(("beta", "sd"), [SETTINGS[0], SETTINGS[2]])

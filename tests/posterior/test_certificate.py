@@ -250,14 +250,6 @@ def test_certify_is_true_false_or_auto(certify):
         lrvb.infer(StudentT(), None, certify=certify)
 
 
-def test_auto_leaves_a_bound_alone():
-    """Where the density is not exact nothing is spent on it unasked."""
-    case = BY_NAME["NormalPoisson-gaussian"]
-    posterior = lrvb.infer(case.model, case.data)
-    assert posterior.certificate is None
-    assert (posterior.summary()["verdict"] == "not checked").all()
-
-
 @pytest.mark.parametrize(
     ("argument", "value"),
     [("draws", 10), ("draws", 1e3), ("draws", True), ("seed", -1), ("seed", "a"), ("budget", 0)],

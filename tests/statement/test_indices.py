@@ -44,11 +44,31 @@ def scattered(m: Any, row: Any) -> Any:
     return chosen @ m.b.x, chosen @ m.b.xx
 
 
+def scanned(m: Any, row: Any) -> Any:
+    def step(total: Any, g: Any) -> Any:
+        return (total[0] + m.b.x[g], total[1] + m.b.xx[g]), None
+
+    return jax.lax.scan(step, (0.0, 0.0), jnp.stack([row.g, row.g]))[0]
+
+
+def looped(m: Any, row: Any) -> Any:
+    def step(_: Any, total: Any) -> Any:
+        return total[0] + m.b.x[row.g], total[1] + m.b.xx[row.g]
+
+    return jax.lax.fori_loop(0, 2, step, (0.0, 0.0))
+
+
+def branched(m: Any, row: Any) -> Any:
+    return jax.lax.cond(
+        row.y > -9, lambda: (m.b.x[row.g], m.b.xx[row.g]), lambda: (m.b.x[0], m.b.xx[0])
+    )
+
+
 def from_one(m: Any, row: Any) -> Any:
     return m.b.x[row.g - 1], m.b.xx[row.g - 1]
 
 
-WAYS = [Groups.pick, dynamic, taken, many, scattered]
+WAYS = [Groups.pick, dynamic, taken, many, scattered, scanned, looped, branched]
 Y = np.linspace(-1, 1, 8)
 
 
@@ -96,3 +116,14 @@ def test_an_index_written_in_the_model_is_checked() -> None:
     with pytest.raises(lrvb.InvalidModel, match="entry 7 of 4"):
         lrvb.infer(Seventh(7))
     assert lrvb.infer(Seventh(-1)).mean("b[3]").item() == pytest.approx(1.0)
+
+
+def test_a_branch_that_is_not_taken_may_point_outside() -> None:
+    """`cond` on a column guards its index: the rows on which it would be outside are not asked."""
+
+    def guarded(m: Any, row: Any) -> Any:
+        return jax.lax.cond(
+            row.g < 4, lambda: (m.b.x[row.g], m.b.xx[row.g]), lambda: (m.b.x[0], m.b.xx[0])
+        )
+
+    lrvb.infer(model(guarded), {"y": Y, "g": np.arange(8)})

@@ -11,7 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InvalidModel
+from ..families import Normal
 from ..numerics.algebra import absorb_local, local_root, response_root
+from ..numerics.hermite import hermite
+from ..numerics.second_differences import around, second_differences
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
@@ -73,6 +77,30 @@ class _ChunkedSum:
                 if gradient:
                     slope[here] += np.asarray(g)[:n]
         return Densities(value, slope if gradient else None)
+
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        gradient = self.density(around(m, R), gradient=True).gradient
+        assert gradient is not None
+        return second_differences(gradient)
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        total, structure = np.zeros(len(points)), self.problem.structure
+        if structure.conjugate:
+            return total
+        if [type(f) for f in structure.local.blocks.values()] != [
+            Normal
+        ] or structure.local.size > 2:
+            raise InvalidModel(
+                "The second order needs rows that are linear in their local variables, or that have "
+                "one normal variable; this model's are neither."
+            )
+        program = gap_program(structure)
+        for chunk in self._kept or chunks(self.problem, self.size):
+            alone = [(slice(0, 1), points)] if len(points) == 1 else None
+            for here, part in alone or point_chunks(points, len(chunk.weights)):
+                v = program(self.problem.traced, part, chunk.columns, chunk.weights)
+                total[here] += np.asarray(v)[: here.stop - here.start]
+        return total
 
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
@@ -158,6 +186,67 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
             value, slope = jax.value_and_grad(total)(m) if gradient else (total(m), jnp.zeros(0))
             found = (q.found | (weights == 0)).all() & jnp.isfinite(value)
             return jnp.where(found, value, -jnp.inf), slope
+
+        return jax.vmap(one)(points)
+
+    return densities
+
+
+@shared
+def gap_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, columns, weights) → Σ_n w_n (log ∫ exp ℓ(m, T(z)) dz − max over q(z)) at each point.
+
+    The term at the statistics of a single z is the log density itself; Gauss–Hermite nodes under q(z).
+    """
+    x, w = (jnp.asarray(part) for part in hermite(1.0))
+
+    def gaps(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = _row_parts(structure, traced, m, columns)
+
+            def own(z: Any, C: Any, S: Any, row: Any) -> Any:
+                def term(z: Any) -> Any:
+                    return structure.local_term(traced, m, z, structure.row(row))
+
+                at = z[0] + C[0, 0] * x
+                log_q = -0.5 * x**2 - jnp.log(C[0, 0]) - 0.5 * jnp.log(2 * jnp.pi)
+                values = jax.vmap(term)(jnp.stack([at, at**2], axis=1))
+                return jax.nn.logsumexp(values - log_q, b=w) - term(z) - S
+
+            found = jax.vmap(own)(q.z, q.C, q.S, columns)
+            return weights @ jnp.where(weights > 0, found, 0.0)
+
+        return jax.vmap(one)(points)
+
+    return gaps
+
+
+@shared
+def score_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, columns) → each row's gradient ∂ℓ̄_n/∂m (n, a), with z at its optimum."""
+
+    def scores(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, row: Any) -> Any:
+            return jax.grad(lambda m: structure.local_term(traced, m, z, structure.row(row)))(m)
+
+        return jax.vmap(one)(q.z, columns)
+
+    return scores
+
+
+@shared
+def row_density_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, points, columns) → each row's collapsed value at each point, (S, n)."""
+
+    def densities(traced: Any, points: Any, columns: Any) -> Any:
+        def one(m: Any) -> Any:
+            q = _row_parts(structure, traced, m, columns)
+            terms = jax.vmap(lambda z, row: structure.local_term(traced, m, z, structure.row(row)))(
+                q.z, columns
+            )
+            return jnp.where(q.found, terms + q.S, -jnp.inf)
 
         return jax.vmap(one)(points)
 

@@ -67,8 +67,8 @@ def chunks(problem: Problem, size: int, rows: np.ndarray | None = None) -> Itera
 
 
 def point_chunks(points: np.ndarray, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Points (S, a) in chunks of one length: 64 for few points or many rows, otherwise up to 1024."""
-    length = _FEW_POINTS
+    """Points (S, a) in chunks of one length: 16 or 64 for few points or many rows, else up to 1024."""
+    length = _FEW_POINTS if len(points) > _FEW_POINTS // 4 else _FEW_POINTS // 4
     if len(points) > _FEW_POINTS:
         length = 1 << int(np.log2(np.clip(_PAIRS // max(rows, 1), _FEW_POINTS, 1024)))
     for start in range(0, len(points), length):

@@ -94,6 +94,23 @@ class _GramBound:
                 slope[here] = np.asarray(pulled)[:n]
         return Densities(value, slope if gradient else None)
 
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        problem, structure = self.problem, self.problem.structure
+        A = coefficient_program(structure)(problem.traced, m)
+        M = spread_program(structure)(problem.traced, m, R)
+        S: Any = 0.0
+        G: Any = 0.0
+        D: Any = 0.0
+        for chunk in self._kept or chunks(problem, self.size):
+            rows = (chunk.columns, chunk.weights)
+            _, s, g, _ = gram_program(structure, 2)(problem.traced, A, *rows)
+            S, G = S + np.asarray(s), G + np.asarray(g)
+            D = D + np.asarray(third_program(structure)(problem.traced, A, M, *rows))
+        return np.asarray(bend_program(structure)(problem.traced, m, R, S, G, D))
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        return np.zeros(len(points))  # linear in z
+
 
 def _features(structure: Structure, traced: Any, row: Any) -> Any:
     return structure.features(traced, structure.row(row))
@@ -227,7 +244,6 @@ def pullback_program(structure: Structure) -> Callable[..., Any]:
 @shared
 def assembly_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, m, S, G) → gradient and curvature of the sum over rows."""
-    pairs, sums_to_one = _pairs(structure)
     d = structure.local.size
 
     def assemble(traced: Any, m: Any, S: Any, G: Any) -> Any:
@@ -239,17 +255,101 @@ def assembly_program(structure: Structure, order: int) -> Callable[..., Any]:
         gradient = jax.grad(paired)(m)
         if order < 2:
             return gradient, jnp.zeros((0, 0))
-        zero = jnp.zeros((F, F))
-        full = [[zero] * d for _ in range(d)]
-        for i, (k, j) in enumerate(pairs):
-            full[k][j] = full[j][k] = G[i]
-        if sums_to_one:
-            for k in range(d):
-                full[k][k] = -sum((full[k][j] for j in range(d) if j != k), zero)
         J = jax.jacfwd(lambda m: _coefficients(structure, traced, m, F))(m).reshape(d * F, -1)
-        return gradient, jax.hessian(paired)(m) + J.T @ (jnp.block(full) @ J)
+        return gradient, jax.hessian(paired)(m) + J.T @ (_whole(structure, G, F) @ J)
 
     return assemble
+
+
+def _whole(structure: Structure, G: Any, F: int) -> Any:
+    """All Gram matrices as one, (dF, dF)."""
+    pairs, sums_to_one = _pairs(structure)
+    d, zero = structure.local.size, jnp.zeros((F, F))
+    full = [[zero] * d for _ in range(d)]
+    for i, (k, j) in enumerate(pairs):
+        full[k][j] = full[j][k] = G[i]
+    if sums_to_one:
+        for k in range(d):
+            full[k][k] = -sum((full[k][j] for j in range(d) if j != k), zero)
+    return jnp.block(full)
+
+
+@shared
+def spread_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, R) → Σ_k Ȧ_k ⊗ Ȧ_k (d, d, F, F), Ȧ_k the derivative of A along column k of R."""
+
+    def spread(traced: Any, m: Any, R: Any) -> Any:
+        F = _declared(structure)
+        J = jax.jacfwd(lambda m: _coefficients(structure, traced, m, F))(m)  # (d, F, a)
+        moved = J @ R
+        return jnp.einsum("dfk,egk->defg", moved, moved)
+
+    return spread
+
+
+@shared
+def third_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, A, M, columns, weights) → D = Σ_n w_n ∂/∂A of Σ_kl V_n,kl φᵀM_klφ, M held fixed."""
+
+    def third(traced: Any, A: Any, M: Any, columns: Any, weights: Any) -> Any:
+        Phi = jax.vmap(functools.partial(_features, structure, traced))(columns)
+        u = jnp.stack(
+            [jnp.stack([((Phi @ block) * Phi).sum(1) for block in row], axis=1) for row in M],
+            axis=1,
+        )  # (n, d, d)
+
+        def one(row: Any, eta: Any, u: Any) -> Any:
+            local = structure.local.at(structure.row(row))
+
+            def spread(eta: Any) -> Any:
+                C = local.dense(local.evaluate(eta).C)
+                return jnp.sum((C @ C.T) * u)
+
+            return jax.grad(spread)(eta)
+
+        slopes = jax.vmap(one)(columns, Phi @ A.T, u)
+        return jnp.where(weights > 0, slopes.T * weights, 0.0) @ Phi
+
+    return third
+
+
+@shared
+def bend_program(structure: Structure) -> Callable[..., Any]:
+    r"""(traced, m, R, S, G, D) → ∂ tr(RRᵀH̃)/∂m.
+
+    With L̄ = v(A(m)) and ∂v = S, ∂²v = G, tr(RRᵀH̃) = Σ_k Ȧ_kᵀGȦ_k + ⟨S, Ä_k⟩. Its derivative is that of
+    A in ⟨D + GΣ_kÄ_k, A⟩, and of Ȧ and Ä with G and S held fixed.
+    """
+    d = structure.local.size
+
+    def bend(traced: Any, m: Any, R: Any, S: Any, G: Any, D: Any) -> Any:
+        F = S.shape[1]
+        whole = _whole(structure, G, F)
+
+        def A(m: Any) -> Any:
+            return _coefficients(structure, traced, m, F)
+
+        def along(m: Any) -> Any:
+            def one(r: Any) -> Any:
+                def first(m: Any) -> Any:
+                    return jax.jvp(A, (m,), (r,))[1]
+
+                return jax.jvp(first, (m,), (r,))
+
+            return jax.lax.map(one, R.T)  # Ȧ_k and Ä_k
+
+        second = along(m)[1].sum(0).reshape(d * F)
+        held = D + (whole @ second).reshape(d, F)
+
+        def total(m: Any) -> Any:
+            moved, moved_twice = along(m)
+            flat = moved.reshape(-1, d * F)
+            own = jnp.sum((flat @ whole) * flat) + jnp.sum(S * moved_twice.sum(0))
+            return own + jnp.sum(held * A(m))
+
+        return jax.grad(total)(m)
+
+    return bend
 
 
 _COUNTS: dict[Structure, int] = {}

@@ -249,6 +249,24 @@ class _BoundPartitions:
         _require_all(over.marks, count)
         return total
 
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        return self._total(len(m), "bend", m, R)
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        return self._total(len(points), "gaps", points)
+
+    def _total(self, size: int, question: str, *args: Any) -> np.ndarray:
+        """The sum over the parts of an answer that is a vector."""
+        over, count, total = self.over, 0, np.zeros(size)
+        one = functools.partial(
+            _asked, over.marks, self.problem, over.inner, self.chunk_size, question, args
+        )
+        for part in over.parts.map(one):
+            count += 1
+            total = total if part is None else total + part
+        _require_all(over.marks, count)
+        return total
+
 
 def _evaluate(
     marks: tuple[int, ...],
@@ -305,3 +323,20 @@ def _density(
     if rows is None:
         return None
     return inner.bind(replace(problem, rows=rows), chunk_size).density(points, gradient)
+
+
+def _asked(
+    marks: tuple[int, ...],
+    problem: Problem,
+    inner: LocalSum,
+    chunk_size: int | None,
+    question: str,
+    args: tuple[Any, ...],
+    number: int,
+    rows: Rows | None,
+) -> Any:
+    """The answer of one part to a question with a sum over rows for an answer."""
+    _require_unchanged(marks, number, rows)
+    if rows is None:
+        return None
+    return getattr(inner.bind(replace(problem, rows=rows), chunk_size), question)(*args)

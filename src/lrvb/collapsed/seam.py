@@ -1,4 +1,4 @@
-r"""The seam between the engine and what is integrated out: four questions about m, and one about points.
+r"""The seam between the engine and what is integrated out: four questions about m, and two about points.
 
 The solver, the response and the posterior ask for the collapsed value L̄(m), its gradient, its curvature
 H̃ (α×α), and on request the response of the collapsed variables z: their mean, V under q, Σ̂_z|α and
@@ -11,7 +11,9 @@ functionals cᵀw of its coefficients: fitted rows, new rows, a level's coeffici
 same type. Nothing remembers: `evaluate` returns with its sums a state, from which a question about a
 point nearby may start; answers do not depend on it beyond the tolerance of an inner optimum.
 
-The certificate asks for `density`: the collapsed value at many points at once. At the point moments
+The second order asks how the curvature changes (`bend`), and for the `gaps`: what the best q(z) of its
+family leaves out of the evidence. The
+certificate asks for `density`: the collapsed value at many points at once. At the point moments
 m = T(α) and with rows linear in z it is Σ_n log ∫ p(x_n, z | α) dz exactly; otherwise a lower bound.
 """
 
@@ -86,3 +88,9 @@ class BoundSum(Protocol):
 
     def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
         """Values, and with `gradient=True` gradients, at many m (S, a)."""
+
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """∂ tr(RRᵀH̃)/∂m (a,): how the curvature changes, for a fixed R (a, k)."""
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        """log ∫ exp ℓ(m, T(z)) dz less the collapsed value, at many m (S, a): zero where linear in z."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.chunks import point_chunks
 from ..collapsed.seam import Densities
 from ..numerics.double import in_double
@@ -21,9 +20,7 @@ class CollapsedDensity:
 
     def __init__(self, fit: Fit):
         self.problem, self.exact = fit.problem, bool(fit.problem.structure.conjugate)
-        strategy = fit.local_sum or AutodiffSum()
-        has_rows = fit.problem.rows is not None
-        self.rows = strategy.bind(fit.problem, fit.chunk_size) if has_rows else None
+        self.rows = fit.bound()
 
     @in_double
     def at(self, points: np.ndarray, gradient: bool = False) -> Densities:

@@ -13,7 +13,7 @@ import numpy as np
 from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.gram import GramSum
 from ..collapsed.partitions import as_partitions, partitioned_problem
-from ..collapsed.seam import LocalSum
+from ..collapsed.seam import BoundSum, LocalSum
 from ..data.sample import LARGE, sample_rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
@@ -74,6 +74,12 @@ class Fit:
     def moments(self) -> Moments:
         """Named moments at the optimum."""
         return self.alpha.moments(self.point.m)
+
+    def bound(self) -> BoundSum | None:
+        """What sums over the rows, or integrates out; None without either."""
+        if self.local_sum is None:
+            return None
+        return self.local_sum.bind(self.problem, self.chunk_size)
 
     def params(self) -> dict[str, dict[str, Any]]:
         """The usual parameters of every global block at the optimum."""
@@ -146,7 +152,7 @@ def fit(
         reason=reason,
         stationarity=decrement,
         chunk_size=chunk_size,
-        local_sum=strategy,
+        local_sum=strategy if sums else None,
         curved=search.curved,
     )
     if not converged:

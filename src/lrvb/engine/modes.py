@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.chunks import point_chunks
 from ..errors import LrvbError
 from ..families import Dirichlet
@@ -18,7 +17,7 @@ from ..statement.meanfield import MeanField
 from ..statement.programs import global_density_program
 from .ascent import Search
 from .newton import Curved
-from .objective import Objective
+from .objective import SMALL, Objective
 from .response import Response
 
 FAR = 3.0  # sds of some quantity between two optima that are not one
@@ -26,10 +25,11 @@ _MOST_COPIES = 6  # whose 720 orders are tried
 
 
 class Mode(NamedTuple):
-    """Another optimum: log evidence to one loop less that of the first, and its means."""
+    """Another optimum: log evidence to one loop less that of the first, its means and parameters."""
 
     gain: float
     m: np.ndarray
+    eta: np.ndarray
 
 
 class Modes(NamedTuple):
@@ -49,28 +49,33 @@ class Modes(NamedTuple):
 @in_double
 def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf) -> Modes:
     """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long."""
-    fit, alpha = response.fit, response.alpha
-    problem = fit.problem
-    strategy = fit.local_sum or AutodiffSum()
-    rows = strategy.bind(problem, fit.chunk_size) if problem.rows is not None else None
-    objective = Objective(problem, rows)
+    problem, rows = response.fit.problem, response.fit.bound()
+    order = 2 if problem.alpha.size <= SMALL else 1
     ((_, padded),) = point_chunks(points[:64], 0)
     _, slopes = global_density_program(problem.structure, True)(problem.traced, padded)
+
+    def starts() -> Iterator[np.ndarray]:
+        for m, slope in zip(points, np.asarray(slopes), strict=False):
+            eta = slope if rows is None else slope + rows.evaluate(m, order).gradient
+            if np.isfinite(eta).all():
+                yield eta
+
+    return modes_from(response, starts(), seconds)
+
+
+@in_double
+def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float = np.inf) -> Modes:
+    """Fits from natural parameters, for at most so long."""
+    fit, alpha = response.fit, response.alpha
+    objective = Objective(fit.problem, fit.bound())
     sd = np.sqrt(np.diag(response.Sigma))
     orders = [np.arange(alpha.size), *relabellings(alpha)]
     base = _evidence(fit.elbo, fit.curved)
     found: list[Mode] = []
     relabelled, begun, tried = False, time.monotonic(), 0
-    for m, slope in zip(points, np.asarray(slopes), strict=False):
+    for eta in starts:
         if time.monotonic() - begun > seconds:
             break
-        eta = (
-            slope
-            if rows is None
-            else slope + rows.evaluate(m, 2 if objective.small else 1).gradient
-        )
-        if not np.isfinite(eta).all():
-            continue
         tried += 1
         search = Search(objective, 100, progress=False)
         try:
@@ -91,7 +96,7 @@ def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf)
             continue
         gain = _evidence(search.point.elbo, search.curved) - base
         if all(_distance(search.point.m, mode.m, sd) > FAR for mode in found):
-            found.append(Mode(gain, search.point.m))
+            found.append(Mode(gain, search.point.m, search.point.eta))
     return Modes(tuple(found), relabelled, tried)
 
 

@@ -1,155 +1,214 @@
-"""One order further: means and sds from the one-loop evidence.
+r"""One order further: means and variances from the one-loop evidence, without a refit.
 
-The ELBO misses the fluctuations around q*; to first order they add −½ log det(I − VH), so that
-log Z ≈ E − ½ log det(I − VH), with the local variables absorbed in H. Cumulants are derivatives of
-log Z under a tilt t·θ: the ELBO's own give the mean-field mean and the linear response, and those of
-the added term correct the bias of both. It needs a term that is linear in z (so that H_z = 0). All means
-together take one batch of gradients (`mean_shift`), and each variance two short refits.
+The ELBO misses the fluctuations around q*; to first order they add −½ log det(I − VH̃), H̃ with the local
+variables absorbed. Where rows are not linear in z it also misses what the best q(z) of a family leaves
+out of each row's integral. With g the sum of both log Z ≈ E + g. Cumulants of a quantity are derivatives
+of log Z under a tilt of the log joint by t times that quantity: those of E are the mean-field mean and
+the linear response, those of g correct the bias of both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum
+from ..data.sample import sample_rows
 from ..errors import InvalidModel
 from ..numerics.double import in_double
-from ..statement.programs import means_program
-from .ascent import Search
-from .density import CollapsedDensity
+from ..numerics.second_differences import STEP, around, first_differences, second_differences
+from ..statement.programs import global_density_program, means_program
 from .fitting import Fit
-from .newton import Curved
-from .objective import Objective, Point
+from .newton import curved
+from .objective import Objective
 from .response import Response
-
-STEP = 0.02  # in sds: the error of a second difference is 4e-4/12 of a fourth derivative
-TILT = 0.1  # in units of 1/sd: differences of fourth order in it are below 1e-4 of an sd
 
 
 @dataclass(frozen=True)
 class Refined:
-    """Of every direction d: the shift of E dᵀT, and the corrected variance; and log Z."""
+    """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z."""
 
     shift: np.ndarray
+    first: np.ndarray
     variance: np.ndarray
     log_evidence: float
 
 
-class _Tilted(Objective):
-    """The objective of the log joint tilted by tᵀT."""
+class Quantity(NamedTuple):
+    """φ with E_q φ = f(m): ∇f (a,) and ∇²f (a, a) as functions of m; a linear f has no second."""
 
-    tilt: np.ndarray
+    gradient: Callable[[np.ndarray], np.ndarray]
+    hessian: Callable[[np.ndarray], np.ndarray] | None = None
 
-    def at(self, eta: np.ndarray, order: int = 2, state: Any = None) -> Point:
-        point = super().at(eta, order, state)
-        elbo, gradient = point.elbo + float(self.tilt @ point.m), point.gradient + self.tilt
-        return replace(point, elbo=elbo, gradient=gradient)
+
+def linear(d: np.ndarray) -> Quantity:
+    """dᵀT."""
+    return Quantity(lambda m: d)
+
+
+@in_double
+def functions(F: Callable[[Any], Any], size: int) -> list[Quantity]:
+    """The entries of F, a function of flat moments with values (size,)."""
+    J, W = jax.jit(jax.jacrev(F)), jax.jit(jax.hessian(F))
+
+    def one(i: int) -> Quantity:
+        return Quantity(lambda m: np.asarray(J(m))[i], lambda m: np.asarray(W(m))[i])
+
+    return [one(i) for i in range(size)]
+
+
+class SecondOrder:
+    """The second order at an optimum, of all rows or of a sample that stands for them.
+
+    V, H̃ and Σ̂ are always those of all rows; with `most` at most so many rows say how H̃ changes. A
+    `shift` that is known need not be found again.
+    """
+
+    def __init__(
+        self, response: Response, most: int | None = None, shift: np.ndarray | None = None
+    ):
+        fit = response.fit
+        assert fit.curved is not None
+        self.response, self.V_root, self.H = response, fit.curved.C, fit.curved.H
+        self.fit = fit if most is None else thinned(fit, most)
+        self.rows = self.fit.bound()
+        self.objective = Objective(self.fit.problem, self.rows)
+        if shift is not None:
+            self.shift = shift
+        self._base = None if self.fit is fit else self.objective.at(fit.eta)
+
+    @cached_property
+    def loop(self) -> float:
+        """g at the optimum."""
+        assert self.response.fit.curved is not None
+        own = -np.log(np.diag(self.response.fit.curved.K)).sum()
+        return float(own + self._gaps(self.fit.m[None])[0])
+
+    @cached_property
+    @in_double
+    def shift(self) -> np.ndarray:
+        r"""Σ̂∇g of all statistics (a,): the correction of E T.
+
+        Of the global part dg = ½ tr(Σ̂ dH̃) + ½ tr(B dV) with B = H̃ + H̃Σ̂H̃, so that Σ̂∇g is
+        ½Σ̂c + ½(I + Σ̂H̃)e where c = ∂tr(Σ̂H̃)/∂m and e = ∂tr(BV)/∂η with Σ̂ and B held fixed: sums of
+        second derivatives of ∂L̄/∂m along the columns of a root of Σ̂, and of the mean map along
+        those of one of B. Rows add first differences of their gaps along the same root.
+        """
+        fit, Sigma = self.fit, self.response.Sigma
+        assert fit.curved is not None
+        beta, Q = np.linalg.eigh(fit.curved.B)  # I − CᵀHC
+        R = self.V_root @ (Q / np.sqrt(beta))  # Σ̂ = RRᵀ
+        near = around(fit.m, R)
+        _, slopes = global_density_program(fit.problem.structure, True)(fit.problem.traced, near)
+        c = second_differences(np.asarray(slopes))
+        if self.rows is not None:
+            c = c + self.rows.bend(fit.m, R)
+        directions = np.linalg.solve(self.V_root.T, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
+        means = means_program(fit.problem.structure)(around(fit.eta, directions))
+        e = second_differences(np.asarray(means), 1 / beta - 1)
+        shift = 0.5 * (Sigma @ (c + self.H @ e) + e)
+        if not fit.problem.structure.conjugate or fit.problem.rows is None:
+            shift = shift + R @ first_differences(self._gaps(near))
+        if not np.isfinite(shift).all():
+            raise InvalidModel(
+                "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "
+                "domain of the model's terms. Use the uncorrected means, or posterior.certify()."
+            )
+        return shift
+
+    @in_double
+    def mean(self, quantity: Quantity) -> float:
+        """The correction of a quantity's mean, ∇fᵀΣ̂∇g + ½ tr(Σ̂∇²f)."""
+        m = self.response.m
+        own = 0.0 if quantity.hessian is None else 0.5 * (self.response.Sigma * quantity.hessian(m))
+        return float(quantity.gradient(m) @ self.shift + np.sum(own))
+
+    @in_double
+    def variance(self, quantity: Quantity) -> tuple[float, float]:
+        r"""Linear response's variance and the corrected, in two evaluations of the curvature.
+
+        Under the tilt t the optimum moves as η′ = ∇f + H̃Σ̂∇f. On the straight line η* + tη′ the
+        residual of the tilted fixed point is ½t²ρ, and leaving the line to follow the optimum adds
+        (Σ̂∇g)ᵀρ to the second derivative of g along it.
+        """
+        d, Sigma = quantity.gradient(self.response.m), self.response.Sigma
+        first = float(d @ Sigma @ d)
+        if first <= 0:
+            return 0.0, 0.0
+        h = STEP / np.sqrt(first)
+        ahead = h * (d + self.H @ (Sigma @ d))
+        r, _ = self._tilted(quantity, 0.0, np.zeros(len(d)))
+        up, down = (self._tilted(quantity, t, s) for t, s in ((h, ahead), (-h, -ahead)))
+        rho = (up[0] - 2 * r + down[0]) / h**2
+        bend = (up[1] - 2 * self.loop + down[1]) / h**2
+        return first, first + bend + float(self.shift @ rho)
+
+    def _tilted(self, quantity: Quantity, t: float, step: np.ndarray) -> tuple[np.ndarray, float]:
+        """Residual of the tilted fixed point and g, at η* + step."""
+        if t == 0:
+            base = self.response.fit.point if self._base is None else self._base
+            return base.residual, self.loop
+        point = self.objective.at(self.response.eta + step)
+        if not np.isfinite(point.elbo) or point.H is None:
+            raise InvalidModel(
+                "The second order of an sd is not known: a step of a fiftieth of an sd leaves the "
+                "domain of the model's terms. Use the uncorrected sd, or posterior.certify()."
+            )
+        H = point.H if self._base is None else self.H + (point.H - self._base.H)
+        if quantity.hessian is not None:
+            H = H + t * quantity.hessian(point.m)
+        residual = point.residual + t * quantity.gradient(point.m)
+        own = -np.log(np.diag(curved(residual, point.C, H).K)).sum()
+        return residual, float(own + self._gaps(point.m[None])[0])
+
+    def _gaps(self, points: np.ndarray) -> np.ndarray:
+        """What q(z) leaves out of the rows, at moments (S, a), (S,)."""
+        return np.zeros(len(points)) if self.rows is None else self.rows.gaps(points)
 
 
 @in_double
 def refine(
     response: Response,
-    directions: np.ndarray,
+    asked: np.ndarray | Callable[[Any], Any],
     *,
-    units: np.ndarray | None = None,
+    units: tuple[np.ndarray, np.ndarray] | None = None,
     shift: float = 0.0,
 ) -> Refined:
-    """Second-order means and variances of linear functions dᵀT of the global statistics.
+    """Second-order means and variances of dᵀT, for the rows d of `asked`, or of a function of flat T.
 
-    With `units` M, directions are of T = M T′ + c, T′ the statistics of the fit; `shift` is added to
-    the log evidence.
+    With `units` (M, c) they are of T = M T′ + c, T′ the statistics of the fit; `shift` is added to the
+    log evidence.
     """
-    fit = response.fit
-    directions = directions if units is None else directions @ units
-    base = _require(fit)
-    moved, variance = directions @ mean_shift(response), np.zeros(len(directions))
-    assert fit.curved is not None
-    H = fit.curved.H
-    for k, d in enumerate(directions):
-        first = float(d @ response.Sigma @ d)
-        h = TILT / np.sqrt(first)
-        ahead = d + H @ (response.Sigma @ d)  # dη*/dt
-        up, down = (_tilted_loop(fit, t * d, t * ahead) for t in (h, -h))
-        variance[k] = first + (up - 2 * base + down) / h**2
-        if not variance[k] > 0:
+    second = SecondOrder(response)
+    M, c = (np.eye(len(response.m)), np.zeros(len(response.m))) if units is None else units
+    if callable(asked):
+        f = asked
+        size = len(f(jnp.asarray(M @ response.m + c)))
+        quantities = functions(lambda m: f(M @ m + c), size)
+    else:
+        quantities = [linear(d) for d in asked @ M]
+    variances = np.array([second.variance(q) for q in quantities]).reshape(-1, 2)
+    if not (variances[:, 1] > 0).all():
+        bad = variances[:, 0] > 0
+        if not (variances[bad, 1] > 0).all():
             raise InvalidModel(
                 "The second-order variance of a quantity is not positive: the posterior is too far "
                 "from the mean-field one for a correction. Use the uncorrected sd, or MCMC."
             )
-    return Refined(moved, variance, fit.elbo + base + shift)
+    moved = np.array([second.mean(q) for q in quantities])
+    evidence = response.fit.elbo + second.loop + shift
+    return Refined(moved, variances[:, 0], variances[:, 1], evidence)
 
 
-@in_double
-def mean_shift(response: Response) -> np.ndarray:
-    r"""Σ̂∇g of all statistics (a,), g = −½ log det(I − VH̃): the second order's correction of E T.
-
-    With dg = ½ tr(Σ̂ dH̃) + ½ tr(B dV), B = H̃ + H̃Σ̂H̃, it is ½Σ̂c + ½(I + Σ̂H̃)e where
-    c = ∂tr(Σ̂H̃)/∂m and e = ∂tr(BV)/∂η with Σ̂ and B held fixed: sums of second differences of the
-    gradient ∂L̄/∂m along the columns of a root of Σ̂, and of the mean map along those of one of B.
-    """
-    fit = response.fit
-    _require(fit)
-    assert fit.curved is not None
-    C, H, Sigma = fit.curved.C, fit.curved.H, response.Sigma
-    beta, Q = np.linalg.eigh(fit.curved.B)  # I − CᵀHC
-    R = C @ (Q / np.sqrt(beta))  # Σ̂ = RRᵀ
-    gradient = CollapsedDensity(fit).at(_around(fit.m, R), gradient=True).gradient
-    assert gradient is not None
-    c = _second_differences(gradient, np.ones(len(beta)))
-    directions = np.linalg.solve(C.T, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
-    means = means_program(fit.problem.structure)(_around(fit.eta, directions))
-    e = _second_differences(np.asarray(means), 1 / beta - 1)
-    shift = 0.5 * (Sigma @ (c + H @ e) + e)
-    if not np.isfinite(shift).all():
-        raise InvalidModel(
-            "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "
-            "domain of the model's terms. Use the uncorrected means, or posterior.certify()."
-        )
-    return shift
-
-
-def _around(point: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The point, and its neighbours a step ahead and behind along each column, (2a + 1, a)."""
-    steps = STEP * directions.T
-    return np.concatenate([point[None], point + steps, point - steps])
-
-
-def _second_differences(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ_k weights_k ∂²values along column k, from values (2a + 1, a) at `_around`."""
-    a = len(weights)
-    return weights @ (values[1 : a + 1] - 2 * values[0] + values[a + 1 :]) / STEP**2
-
-
-def _require(fit: Fit) -> float:
-    """−½ log det(I − VH) at the optimum, where the correction exists."""
-    assert fit.curved is not None
-    if not fit.problem.structure.conjugate:
-        raise InvalidModel(
-            "The second order needs rows that are linear in their local variables, such as "
-            'NormalPoisson(local="tilted"); this model\'s are not.'
-        )
-    return _loop(fit.curved)
-
-
-def _loop(model: Curved) -> float:
-    return float(-np.log(np.diag(model.K)).sum())
-
-
-def _tilted_loop(fit: Fit, tilt: np.ndarray, ahead: np.ndarray | float = 0.0) -> float:
-    """−½ log det(I − VH) at the optimum of the tilted problem, by Newton from η* + ahead."""
-    strategy = fit.local_sum or AutodiffSum()
-    rows = strategy.bind(fit.problem, fit.chunk_size) if fit.problem.rows is not None else None
-    objective = _Tilted(fit.problem, rows)
-    objective.tilt = tilt
-    search = Search(objective, 50, progress=False)
-    try:
-        search.begin(fit.eta + ahead, explicit=False)
-    except InvalidModel:  # the straight line has left the domain
-        search.begin(fit.eta, explicit=False)
-    converged, reason, _ = search.newton(1e-8)
-    if not converged or search.curved is None or not search.curved.is_concave:
-        raise InvalidModel(f"A tilted refit for the second order did not converge: {reason}.")
-    return _loop(search.curved)
+def thinned(fit: Fit, most: int) -> Fit:
+    """The fit with at most so many of its rows, which stand for all; itself where they are few."""
+    problem = fit.problem
+    if problem.rows is None or (problem.total is None and problem.rows.n <= most):
+        return fit
+    rows = sample_rows(problem.rows, most)
+    return replace(fit, problem=replace(problem, rows=rows, total=None))

@@ -7,6 +7,8 @@ precision, and the laws in `tests/laws` check every override against A.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from copy import copy as shallow
 from typing import Any, ClassVar
@@ -219,7 +221,7 @@ class Family:
     @property
     def copies(self) -> int:
         """Number of independent copies."""
-        return int(np.prod(self.batch, dtype=int))
+        return math.prod(self.batch)
 
     def single(self) -> Family:
         """The same family with one copy."""
@@ -239,14 +241,7 @@ class Family:
 
     def names(self, block: str) -> list[str | None]:
         """Name of every flat coordinate of all copies, batch-major; None where it has no name."""
-        labels: list[str | None] = []
-        for copy in np.ndindex(*self.batch):
-            for slot in self.slots:
-                for index in slot.indices():
-                    where = ",".join(str(i) for i in (*copy, *index))
-                    variable = f"{block}[{where}]" if where else block
-                    labels.append(slot.label.format(variable) if slot.label else None)
-        return labels
+        return list(_names(block, self.batch, tuple(self.slots)))
 
     def describe(self) -> Mapping[str, Any]:
         """Constructor arguments, JSON-friendly, so that a saved posterior can be read back."""
@@ -266,6 +261,18 @@ class Family:
         """What distinguishes two families of one class; hashable."""
         arguments = self.describe().items()
         return tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in arguments)
+
+
+@functools.lru_cache(maxsize=256)
+def _names(block: str, batch: tuple[int, ...], slots: tuple[Slot, ...]) -> tuple[str | None, ...]:
+    labels: list[str | None] = []
+    for copy in np.ndindex(*batch):
+        for slot in slots:
+            for index in slot.indices():
+                where = ",".join(str(i) for i in (*copy, *index))
+                variable = f"{block}[{where}]" if where else block
+                labels.append(slot.label.format(variable) if slot.label else None)
+    return tuple(labels)
 
 
 def whole_number(family: Family, name: str, value: Any, *, least: int = 1) -> int:

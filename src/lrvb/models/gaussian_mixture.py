@@ -85,15 +85,24 @@ class NormalMixture(Model):
 
         `log_densities` of this module is the same for many rows, without cancellation.
         """
-        P = self.P
-        one, x, xx = phi[0], phi[1 : P + 1], phi[P + 1 :]
-        # ½E(x − μ)ᵀΛ(x − μ) with the symmetric products packed: each off-diagonal entry counts twice
-        Lambda = pack_symmetric(m.Lambda.x) * multiplicity(P)
-        linear = jnp.einsum("kab,kb->ka", m.Lambda.x, m.mu.x)
-        constant = 0.5 * jnp.sum(m.Lambda.x * m.mu.xx, axis=(1, 2))
-        log_density = linear @ x - 0.5 * Lambda @ xx
-        log_density += one * (0.5 * (m.Lambda.logdet_x - P * LOG_2PI) - constant + m.pi.log_x)
-        return log_density
+        return feature_weights(m.mu, m.Lambda, m.pi.log_x, jnp) @ phi
+
+
+def feature_weights(mu: Any, Lambda: Any, log_pi: Any, xp: Any = np) -> Any:
+    """W with E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] = W_k·φ(x), (..., K, φ), from the blocks' moments."""
+    P = mu.x.shape[-1]
+    constant = log_pi + 0.5 * (Lambda.logdet_x - P * LOG_2PI)
+    constant -= 0.5 * xp.sum(Lambda.x * mu.xx, axis=(-2, -1))
+    linear = xp.einsum("...ab,...b->...a", Lambda.x, mu.x)
+    # ½xᵀΛx with the symmetric products packed: each off-diagonal entry counts twice
+    square = -0.5 * pack_symmetric(Lambda.x) * multiplicity(P)
+    return xp.concatenate([constant[..., None], linear, square], axis=-1)
+
+
+def row_features(X: np.ndarray) -> np.ndarray:
+    """φ of many rows (N, P), as `NormalMixture.features` has it."""
+    first, second = np.triu_indices(X.shape[1])
+    return np.concatenate([np.ones((len(X), 1)), X, X[:, first] * X[:, second]], axis=1)
 
 
 def log_densities(

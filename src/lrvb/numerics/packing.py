@@ -9,6 +9,7 @@ natural entry appears with both of its mirror images: the paper's ½-on-the-diag
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ class Slot(NamedTuple):
         if self.symmetric:
             P = self.shape[0]
             return P * (P + 1) // 2
-        return int(np.prod(self.shape, dtype=int))
+        return math.prod(self.shape)
 
     def indices(self) -> list[tuple[int, ...]]:
         """Each flat coordinate's index in the statistic: `()`, `(i,)` or `(i, j)` with i ≤ j."""

@@ -38,7 +38,7 @@ class Program:
         executables: dict[Any, Any] | None = None,
         check: Callable[[], None] | None = None,
     ):
-        self._jitted = jax.jit(function)
+        self._function = function
         self._executables = {} if executables is None else executables
         self._check = check
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class Program:
                 if executable is None:
                     if self._check is not None:
                         self._check()
-                    executable = _executable(self._jitted, args)
+                    executable = _executable(jax.jit(self._function), args)
                     self._executables[signature] = executable
         return executable(*args)
 

@@ -196,6 +196,14 @@ class FamilyBlock:
             parts.append(np.asarray(self.family.flatten(self.family.statistics(x))))
         return np.concatenate(parts, axis=1)
 
+    def statistics_of(self, values: np.ndarray) -> np.ndarray:
+        """T (n, size) of values (n, *batch, *shape)."""
+        require_methods(self.family, ("statistics",), "leave-one-out densities")
+        n, lead = len(values), 1 + len(self.family.batch)
+        x = values.reshape(n * self.family.copies, *values.shape[lead:])
+        T = np.asarray(self.family.flatten(self.family.statistics(x)))
+        return T.reshape(n, self.size)
+
     def log_measure(self, u: np.ndarray) -> np.ndarray:
         """log h(θ) + log |∂θ/∂u| at coordinates u (n, k), (n,), summed over the copies."""
         total = np.zeros(len(u))

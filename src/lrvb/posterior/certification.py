@@ -9,12 +9,13 @@ from __future__ import annotations
 import numbers
 import time
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from ..engine.modes import Modes, other_modes
 from ..engine.response import Response
+from ..engine.second_order import refine
 from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Budget, Refit, Weighted, integrate
 from ..integrated.proposals import Proposal, SplitT, fit_blocks
@@ -23,22 +24,28 @@ from ..numerics.hmc import hmc, r_hat
 from ..statement.problem import Problem
 from .certificate import Certificate, require_whole
 from .estimate import Estimate
+from .quick_verdict import not_known, quick_verdicts, rows_for
+from .starts import STARTS, look_around
 from .target import Target
 from .units import Units
-from .verdicts import R_HAT
+from .verdicts import K_HAT, R_HAT
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
 CHAINS = 64
 GRADIENTS = 12_000  # of one round of chains; each costs about three values
 ROUNDS = 4  # of HMC, each whitened by the draws of the one before
-STARTS = 12  # of fits that look for other modes
-WIDE = (
-    3.0,
-    100.0,
-)  # sds around the optimum from which half of them start, the nearest and the widest
 DRAWS = 1024
+ASK = "posterior.certify() makes one"
 WORK = 5e7  # elementary terms of an automatic certificate: about a second
+
+
+class Checked(NamedTuple):
+    """What is known of an answer unasked: a certificate, verdicts without draws, or why neither."""
+
+    certificate: Certificate | None = None
+    quick: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,12 @@ class Certifier:
             bar.update(len(weighted.x))
             each = (time.monotonic() - begun) / len(weighted.x)
             few = target.size <= MOST
+            if not weighted.k_hat < K_HAT and time.monotonic() < until:
+                second = self._second_order(target, draws, seed)
+                if second is not None:
+                    bar.update(len(second.x))
+                    best = min(best, self._of_weights(target, second), key=_unsettled)
+                    weighted = max(weighted, second, key=lambda w: w.ess)
             if best.unsettled and (thorough or few) and time.monotonic() < until:
                 adapted = self._adapted(target, draws, seed + 1)
                 bar.update(len(adapted.x))
@@ -92,7 +105,7 @@ class Certifier:
             if thorough and best.unsettled and few and affordable:
                 T, ess = self._chains(target, weighted, seed, until, bar)
                 best = min(best, self._of_chains(target, T, ess, weighted), key=_unsettled)
-            modes = self._modes(target, seed, starts, until)
+            modes = look_around(target, self.response, seed, starts, until - time.monotonic())
         finally:
             bar.close()
         return replace(best, others=modes.share, relabelled=modes.relabelled)
@@ -130,24 +143,46 @@ class Certifier:
             chains=chains,
         )
 
-    def automatic(self, *, progress: bool = False) -> Certificate | None:
-        """The certificate where it costs about a second at most, else None; HMC is not tried.
+    def automatic(self, *, progress: bool = False) -> Checked:
+        """What is found out unasked: a certificate of about a second, else verdicts cheaper than the fit.
 
-        That is decided by the number of rows and what one of them costs, never by a clock, so that an
-        answer does not depend on the machine. None too where the density is a bound, its rows are
-        elsewhere, or a family lacks what draws need: `certify` then says why.
+        Which of them is decided by the number of rows and what one of them costs, never by a clock, so
+        that an answer does not depend on the machine. HMC is not tried.
         """
         problem = self.response.fit.problem
-        if not problem.structure.conjugate or problem.total is not None:
-            return None
         work = problem.n * row_cost(problem)
         draws = next((n for n in (DRAWS, DRAWS // 2) if n * work <= WORK), 0)
-        if not draws:
+        try:
+            if draws and problem.structure.conjugate and problem.total is None:
+                found = self.certify(draws, progress=progress, starts=STARTS - 4, thorough=False)
+                return Checked(certificate=found)
+            return self.quick()
+        except LrvbError as error:
+            return Checked(reason=not_known(error))
+
+    def quick(self) -> Checked:
+        """Verdicts by the size of the second order, where that costs less than the fit did."""
+        named = list(self.estimate.index.values())
+        rows = rows_for(self.response, len(named))
+        if not rows:
+            return Checked(reason=f"a check would cost more than the fit; {ASK}")
+        directions = np.eye(len(self.response.m)) if self.units is None else self.units.M
+        return Checked(quick=tuple(quick_verdicts(self.response, directions[named], rows)))
+
+    def _second_order(self, target: Target, draws: int, seed: int) -> Weighted | None:
+        """Draws around the second order's means with its sds; None where it has none."""
+        if target.size > MOST:
             return None
         try:
-            return self.certify(draws, progress=progress, starts=STARTS - 4, thorough=False)
-        except LrvbError:
+            second = refine(self.response, target.free.W)
+        except LrvbError:  # too far off for a correction; adaptation goes on from what there is
             return None
+        plain = np.maximum(np.diag(target.root @ target.root.T), 1e-300)
+        wider = np.sqrt(1 + np.clip((second.variance - second.first) / plain, -0.75, 8.0))
+        moved = np.sqrt(plain) * np.clip(second.shift / np.sqrt(plain), -2.0, 2.0)
+        ones, df = np.ones(target.size), max(7.0, target.size / 2)
+        start = SplitT(target.center + moved, wider[:, None] * target.root, ones, ones, df)
+        return integrate(target, start, budget=Budget(draws, rounds=0), seed=seed)
 
     def _adapted(self, target: Target, draws: int, seed: int) -> Weighted:
         """Draws from proposals fitted to the draws before them, from a wider start."""
@@ -181,33 +216,6 @@ class Certifier:
         total = kept.reshape(-1, target.size)
         effective = CHAINS * total.var(axis=0) / np.maximum(averages.var(axis=0, ddof=1), 1e-300)
         return target.statistics(total), float(min(effective.min(), len(total)))
-
-    def _modes(self, target: Target, seed: int, starts: int, until: float) -> Modes:
-        """Other optima, from starts far around the optimum and from the families' own."""
-        rng = np.random.default_rng(seed + 1)
-        near = (starts + 2) // 4  # on either side
-        ray = rng.standard_normal((near, target.size))
-        ray *= np.sqrt(target.size) / np.linalg.norm(ray, axis=1, keepdims=True)
-        steps = np.geomspace(*WIDE, near)[:, None] * ray @ target.root.T
-        u = np.concatenate([target.center + steps, target.center - steps])
-        own = self._vague(rng, starts - 2 * near)
-        points = np.concatenate([target.statistics(u), *([] if own is None else [own])])
-        points = points[np.isfinite(points).all(axis=1)]
-        if not len(points):
-            return Modes((), False, 0)
-        return other_modes(self.response, points, max(0.0, until - time.monotonic()))
-
-    def _vague(self, rng: np.random.Generator, n: int) -> np.ndarray | None:
-        """T of draws from the families' own vague members, where they can be drawn."""
-        parts = []
-        for family in self.response.alpha.blocks.values():
-            for _ in range(family.copies):
-                try:
-                    x = family.sample(family.start(), rng, n)
-                    parts.append(np.asarray(family.flatten(family.statistics(x))))
-                except (NotImplementedError, LrvbError):
-                    return None
-        return np.concatenate(parts, axis=1) if n else None
 
 
 def _start(target: Target, wider: float = 1.0, df: float | None = None) -> SplitT:

@@ -1,16 +1,21 @@
-"""How far linear response moves the mean-field sds, and when that is a reason to look twice."""
+"""How far one order moves the answer of the one before, and when that is a reason to look twice."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from ..engine.fitting import callers_level
 from ..engine.response import Response
+from ..engine.second_order import Refined
 from ..errors import LargeCorrection
 
 FACTOR = 20.0  # a group of 400 rows that move together; more is rarer than a slip in a term
+LARGE_SHIFT = 0.5  # of the second order, in sds: a correction that large is no answer
+LARGE_CHANGE = 0.5  # of a variance by the second order, relative
 
 
 def warn_large_correction(response: Response) -> None:
@@ -47,3 +52,26 @@ def warn_large_correction(response: Response) -> None:
         ),
         stacklevel=callers_level(),
     )
+
+
+def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
+    """One `LargeCorrection` where the second order moves a mean by half an sd, or a variance by half."""
+    for name, shift, first, variance in zip(
+        names, second.shift, second.first, second.variance, strict=True
+    ):
+        if not first > 0:
+            continue
+        moved, ratio = float(shift / np.sqrt(first)), float(variance / first)
+        if abs(moved) > LARGE_SHIFT or abs(ratio - 1) > LARGE_CHANGE:
+            warnings.warn(
+                LargeCorrection(
+                    f"The second order moves the mean of '{name}' by {moved:+.2f} sds and makes its "
+                    f"variance {ratio:.2f} times linear response's. A correction that large is not "
+                    "to be trusted itself: use posterior.certify(), or MCMC.",
+                    quantity=name,
+                    shift=moved,
+                    ratio=ratio,
+                ),
+                stacklevel=callers_level(),
+            )
+            return

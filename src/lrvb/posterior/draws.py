@@ -9,7 +9,7 @@ alone, or correlated with nothing, is thus drawn from q itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -62,7 +62,7 @@ def draw(
     estimate: Estimate,
     n: int,
     rng: np.random.Generator,
-    refine: Callable[[np.ndarray], Refined] | None = None,
+    refine: Callable[[np.ndarray | Callable[[Any], Any]], Refined] | None = None,
 ) -> dict[str, np.ndarray]:
     """n draws of every block; `refine` corrects means and variances of linear functions of T."""
     free = unconstrained(estimate)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..engine.functions import covariance, covariance_of
@@ -97,6 +98,10 @@ class Estimate:
     ) -> Any:
         """Covariance ∇fᵀ Σ̂ ∇g of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`."""
         return covariance_of(self, f, g, method)
+
+    def flat(self, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A function of named moments as one of flat moments, with a flat value."""
+        return lambda m: jnp.ravel(jnp.asarray(f(self.moments(m)), dtype=jnp.float64))
 
     # ---- the families among the blocks ----------------------------------------------------
 

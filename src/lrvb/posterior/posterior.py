@@ -19,20 +19,28 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .axes import Axes
+from .blocks import FamilyBlock
 from .certificate import Certificate
-from .certification import Certifier, check_certify
-from .correction import warn_large_correction
+from .certification import ASK, Certifier, Checked, check_certify
+from .correction import warn_large_correction, warn_large_second_order
 from .draws import draw
 from .estimate import Estimate, estimate_of
-from .intervals import check_probability, intervals, support_ends
+from .intervals import check_probability, intervals, normal_ends, support_ends
+from .leave_one_out import loo_table
 from .locals import LocalVariables, NoLocals, rows_of
+from .noted import noted
+from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
+from .what_if import Fragility, fragile, grouped, influence_table, prior_table, robust_sds
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
 
 
 class Posterior:
@@ -51,27 +59,34 @@ class Posterior:
         observed: Mapping[str, Any] | None = None,
         response: Response | None = None,
         origin: str = "made from plain estimates",
-        second_order: Callable[[np.ndarray], Refined] | None = None,
+        second_order: SecondOrderOf | None = None,
         weighted: WeightedDraws | None = None,
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
-        certificate: Certificate | None = None,
+        checked: Checked | None = None,
+        axes: Axes | None = None,
+        sensitivity: PriorQuestions | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
         `observed` are the data's columns. `response` is the engine's own, in the coordinates of its
         fit; without one `origin` says where the posterior comes from. `second_order` corrects means
         and variances of linear functions of the estimate's statistics, where that can be done;
-        `certifier` checks the answer against the exact density, and `certificate` is what it found.
+        `certifier` checks the answer against the exact density, and `checked` is what is known already;
+        `sensitivity` says what other priors or fewer rows would do.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
-        `absent` has a sentence for each name that one may ask for and that has no answer.
+        `absent` has a sentence for each name that one may ask for and that has no answer; `axes` are
+        the model's own names of dimensions.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
         self.observed = observed
         self._response, self._origin, self._second_order = response, origin, second_order
         self.weighted, self.absent = weighted, dict(absent or {})
-        self._certifier, self.certificate = certifier, certificate
+        self._certifier = certifier
+        self.checked = Checked(reason=ASK) if checked is None else checked
+        self.axes = Axes() if axes is None else axes
+        self._sensitivity = sensitivity
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
     # ---- labelled tables ------------------------------------------------------------------
@@ -94,11 +109,24 @@ class Posterior:
         require_finite("mean", values, chosen)
         return pd.Series(values, index=chosen, name="mean")
 
-    def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
-        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact."""
+    def sd(
+        self, names: str | Iterable[str] | None = None, method: str = "lrvb", *, by: Any = None
+    ) -> pd.Series:
+        """Posterior standard deviations; `method="mfvb"` for the uncorrected, "certified" for exact.
+
+        `method="robust"` is the sandwich: the sd of the mean over other rows from where these came
+        from, whether or not the model is right; with `by` (a column, or one value a row) whole levels
+        are taken, for rows that are alike within them.
+        """
         import pandas as pd
 
         chosen = self._choose(names)
+        if isinstance(method, str) and method == "robust":
+            what_if = self._what_if()
+            codes, _ = grouped(what_if, by, self.observed)
+            return robust_sds(what_if, chosen, self._at(chosen), codes)
+        if by is not None:
+            raise InvalidModel('by= belongs to method="robust": other sds have no groups of rows.')
         values = np.sqrt(np.diag(self._covariance(method))[self._at(chosen)])
         require_finite("sd", values, chosen)
         return pd.Series(values, index=chosen, name="sd")
@@ -128,16 +156,13 @@ class Posterior:
         """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
         Intervals respect the support: those of positive quantities are made on the log scale. Numbers
-        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's,
+        as all are of a posterior of `lrvb.from_numpyro` and its like.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
         lower, upper = self._intervals(prob)
-        verdicts = [NOT_CHECKED] * len(at)
-        if self.weighted is not None and self.weighted.verdicts:
-            verdicts = list(self.weighted.verdicts)
-        if self.certificate is not None:
-            verdicts = [verdict for verdict, _ in self.certificate.verdicts]
+        verdicts = list(self.verdicts["verdict"])
         result = table(
             self.names,
             mean=self.mean(),
@@ -146,13 +171,42 @@ class Posterior:
             ends=(lower[at], upper[at]),
             verdict=verdicts,
         )
-        if self.certificate is None or REPAIRED not in verdicts:
+        columns = ["mean", "sd", "lower", "upper"]
+        if self.certificate is not None and self.certificate.polish is not None:
+            result[columns] = self.certificate.summary(prob)[columns]
             return result
-        from .noted import noted
+        if self.certificate is not None and REPAIRED in verdicts:
+            rows = result["verdict"] == REPAIRED
+            result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
+        note = self._note(verdicts)
+        return noted(result, note) if note else result
 
-        columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
-        result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
-        return noted(result, 'Rows marked "repaired" show the certified numbers.')
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, where there is one."""
+        return self.checked.certificate
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """`verdict` and `why` of every named quantity: the certificate's, or those known without draws."""
+        import pandas as pd
+
+        found = list(self.checked.quick)
+        if self.certificate is not None:
+            found = self.certificate.verdicts
+        elif self.weighted is not None and self.weighted.verdicts:
+            found = [(verdict, "") for verdict in self.weighted.verdicts]
+        elif not found:
+            found = [(NOT_CHECKED, f"Not checked: {self.checked.reason}.")] * len(self.names)
+        return pd.DataFrame(found, index=pd.Index(self.names), columns=["verdict", "why"])
+
+    def _note(self, verdicts: list[str]) -> str:
+        """The line under the summary: where verdicts come from, or why there are none."""
+        if REPAIRED in verdicts:
+            return 'Rows marked "repaired" show the certified numbers.'
+        if self.certificate is None and self.checked.quick:
+            return "Verdicts by the size of the second order, without draws; posterior.certify() draws."
+        return self.verdicts["why"].iloc[0] if NOT_CHECKED in verdicts else ""
 
     def _covariance(self, method: str) -> np.ndarray:
         if isinstance(method, str) and method == "certified":
@@ -190,21 +244,106 @@ class Posterior:
                 "This posterior's density with all local variables integrated out is not known here, "
                 "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
             )
-        self.certificate = self._certifier.certify(draws, seed, budget=budget, progress=progress)
-        return self.certificate
+        found = self._certifier.certify(draws, seed, budget=budget, progress=progress)
+        self.checked = Checked(certificate=found)
+        return found
 
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
-        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second."""
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second.
+
+        Where that would cost more, "auto" gives verdicts without draws, if they cost less than the fit.
+        """
         if certify is True:
             self.certify(progress=progress)
         elif certify == "auto" and self._certifier is not None:
-            self.certificate = self._certifier.automatic(progress=progress)
+            self.checked = self._certifier.automatic(progress=progress)
+        elif certify is False:
+            self.checked = Checked(reason=f"certify=False was given; {ASK}")
 
     def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the central intervals of every flat coordinate."""
         if self.weighted is not None:
             return self.weighted.intervals(prob)
         return intervals(self.estimate, prob)
+
+    # ---- what if --------------------------------------------------------------------------
+
+    def prior_sensitivity(
+        self, names: str | Iterable[str] | None = None, verify: int = 0
+    ) -> pd.DataFrame:
+        """How every number of the model moves every mean and sd, without a refit.
+
+        Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
+        a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
+        step in posterior sds, by first order; the largest first. `verify` fits the first so many
+        hyperparameters anew at the whole step, in the column `verified`.
+        """
+        chosen = self._choose(names)
+        if self._sensitivity is None:
+            self._what_if()
+        assert self._sensitivity is not None
+        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
+
+    def influence(
+        self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
+    ) -> pd.DataFrame:
+        """The change of every mean if a row were left out, a row each.
+
+        With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
+        posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
+        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit.
+        """
+        chosen, what_if = self._choose(names), self._what_if()
+        codes, levels = grouped(what_if, by, self.observed)
+        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
+
+    def fragility(self, name: str, prob: float = 0.94) -> Fragility:
+        """The fewest rows without which the sign of a mean, or its interval, would change.
+
+        Rows are found by their influence, and each set is verified by one refit without it.
+        """
+        check_probability("prob", prob)
+        (chosen,) = self._one(name)
+        i = int(self._at([chosen])[0])
+        lower, upper = self._intervals(prob)
+        return fragile(self._what_if(), chosen, i, float(lower[i]), float(upper[i]))
+
+    @in_double
+    def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
+        """Leave-one-out log predictive density of every row, its local variables integrated out.
+
+        By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows.
+        """
+        what_if = self._what_if()
+        if self.certificate is not None:
+            T, weights = self.certificate.statistics, self.certificate.weights
+            with np.errstate(divide="ignore"):
+                return loo_table(what_if, T, np.log(weights), "the certificate's draws")
+        drawn = self.draws(draws, seed)
+        blocks = self.estimate.blocks.items()
+        T = np.concatenate(
+            [q.statistics_of(drawn[b]) for b, q in blocks if isinstance(q, FamilyBlock)], axis=1
+        )
+        return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
+
+    def _what_if(self) -> Sensitivity:
+        if isinstance(self._sensitivity, Sensitivity):
+            return self._sensitivity
+        if self._sensitivity is None:
+            self._require_engine("derivatives of its fit")
+        raise InvalidModel(
+            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
+            "has no fit of independent rows behind it."
+        )
+
+    def _one(self, name: Any) -> list[str]:
+        chosen = self._choose(name)
+        if len(chosen) != 1:
+            raise InvalidModel(
+                f"{name!r} stands for {len(chosen)} quantities; name one: {', '.join(chosen[:5])}."
+            )
+        return chosen
 
     def of(
         self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
@@ -249,23 +388,42 @@ class Posterior:
             return self.weighted.draw(self.estimate, int(n), rng)
         return draw(self.estimate, int(n), rng, self._corrected() if refined else None)
 
-    def refined(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
+    @in_double
+    def refined(
+        self,
+        names: str | Iterable[str] | Callable[[Any], Any] | None = None,
+        prob: float = 0.94,
+    ) -> pd.DataFrame:
         """`mean, sd, lower, upper` one order beyond linear response.
 
         They correct the bias that the factorisation leaves in means, which is largest where a
-        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. Two short refits
-        a quantity. A mean that moves by more than half an sd is a warning rather than an answer.
+        posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. In place of
+        names a function of named moments may be given, as to `of`: E φ = f(m) of one or several φ. It
+        costs two curvatures of all rows a quantity. A mean that moves by more than half an sd, or a
+        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer.
         """
         check_probability("prob", prob)
-        second_order, chosen = self._corrected(), self._choose(names)
-        second = second_order(np.eye(len(self.estimate.m))[self._at(chosen)])
-        mean, sd = self.mean(chosen) + second.shift, np.sqrt(second.variance)
-        ends = support_ends(self.estimate, self._at(chosen), mean.to_numpy(), sd, prob)
-        result = table(chosen, mean=mean, sd=sd, ends=ends)
+        second_order = self._corrected()
+        if callable(names):
+            f = names
+            flat = self.estimate.flat(f)
+            value = np.asarray(flat(self.estimate.m))
+            second = second_order(flat)
+            mean, sd = value + second.shift, np.sqrt(second.variance)
+            index: Any = range(len(value))
+            ends = normal_ends(mean, sd, prob)
+        else:
+            index = self._choose(names)
+            at = self._at(index)
+            second = second_order(np.eye(len(self.estimate.m))[at])
+            mean, sd = self.estimate.m[at] + second.shift, np.sqrt(second.variance)
+            ends = support_ends(self.estimate, at, mean, sd, prob)
+        warn_large_second_order(second, index)
+        result = table(index, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
         return result
 
-    def _corrected(self) -> Callable[[np.ndarray], Refined]:
+    def _corrected(self) -> SecondOrderOf:
         if self._second_order is not None:
             return self._second_order
         self._require_engine("fit to refine")
@@ -329,7 +487,8 @@ class Posterior:
         how = "converged" if self.converged else f"NOT converged ({self.convergence.reason})"
         head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
         shown = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
-        return f"{head}\n{shown}"
+        note = getattr(self.summary(), "note", "")
+        return "\n".join([head, shown, *([note] if note else [])])
 
     def _choose(self, names: str | Iterable[str] | None) -> list[str]:
         """The names asked for, a block's name standing for all of its quantities."""
@@ -384,6 +543,7 @@ def summarize(response: Response) -> Posterior:
         response=response,
         second_order=partial(refine, response),
         certifier=certifier,
+        sensitivity=Sensitivity(response, estimate),
     )
 
 
@@ -403,7 +563,7 @@ def infer(
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
     True, False, or "auto": check the answer against the exact posterior where the rows are few enough
-    for that to take about a second.
+    for that to take about a second, and otherwise by the size of the second order.
     """
     check_certify(certify)
     optimum = fit(

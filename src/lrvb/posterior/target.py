@@ -33,7 +33,7 @@ class Target:
     def __init__(self, response: Response):
         estimate = estimate_of(response)
         self.density = CollapsedDensity(response.fit)
-        free = unconstrained(estimate)
+        self.free = free = unconstrained(estimate)
         self.center, self.root = free.mean, free.root(estimate.Sigma)
         self._fallback = estimate.m
         self._copies: list[_Copy] = []

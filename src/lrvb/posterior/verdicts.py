@@ -79,6 +79,12 @@ def judge(draws: Draws, found: Compared) -> list[tuple[str, str]]:
     ]
 
 
+def another_mode(share: float) -> tuple[str, str]:
+    """The verdict where a mode that the answer does not know holds a share of the evidence."""
+    words = f"Another mode holds about {100 * share:.0f} % of the evidence"
+    return (NO if share > 0.1 else DOUBTFUL), f"{words}, which this answer leaves out."
+
+
 def _soundness(draws: Draws) -> tuple[bool, str]:
     """Whether averages over the draws can be believed, and if not why."""
     if draws.method == "importance" and not draws.k_hat < K_HAT:
@@ -103,8 +109,7 @@ def _verdict(
     difference = f"the mean moves by {shift:+.2f} sd and linear response's sd is {size}"
     large = abs(shift) > LARGE_SHIFT or abs(log_ratio) > LARGE_RATIO
     if draws.others >= MODE:
-        share = f"another mode holds about {100 * draws.others:.0f} % of the evidence"
-        return (NO if draws.others > 0.1 else DOUBTFUL), f"{share}, which this answer leaves out."
+        return another_mode(draws.others)
     if sound and tail > TAIL:
         return NO, (
             f"Its tail index is {tail:.2f}: no sd is finite for all that the draws say; use lower "

@@ -7,7 +7,7 @@ merge in silence. The index of every gather is therefore computed for all rows b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -83,11 +83,60 @@ def _followed(
         inner = equation.params.get(_INLINED.get(equation.primitive.name))
         if isinstance(inner, ClosedJaxpr):
             outcome, more = _followed(inner, values)
+        elif equation.primitive.name in _LOOPS:
+            outcome, more = (
+                [None] * len(equation.outvars),
+                _LOOPS[equation.primitive.name](equation.params, values),
+            )
         else:
             outcome, more = _computed(equation, values), _at(equation, values)
         found += more
         known.update({v: o for v, o in zip(equation.outvars, outcome, strict=True) if o})
     return [read(v) for v in jaxpr.outvars], found
+
+
+def _in_scan(params: Any, values: list[_Value | None]) -> list[_Index]:
+    """The indices of all steps of a scan; what is carried from one to the next is not known."""
+    fixed, carried = params["num_consts"], params["num_carry"]
+    steps = values[fixed + carried :]
+    found: list[_Index] = []
+
+    def step(slices: list[Any]) -> list[Any]:
+        given = iter(slices)
+        each = [None if v is None else _Value(next(given), v.columns) for v in steps]
+        inputs = [*values[:fixed], *[None] * carried, *each]
+        found[:] = _followed(params["jaxpr"], inputs)[1]
+        return [jnp.asarray(index.values) for index in found]
+
+    known = [v.asked for v in steps if v is not None]
+    stacked = jax.vmap(step)(known) if known else step([])
+    return [replace(i, values=v) for i, v in zip(found, stacked, strict=True)]
+
+
+def _in_while(params: Any, values: list[_Value | None]) -> list[_Index]:
+    """The indices that a loop takes from what does not change in it."""
+    of_test, of_body = params["cond_nconsts"], params["body_nconsts"]
+    carried: list[_Value | None] = [None] * (len(values) - of_test - of_body)
+    test = _followed(params["cond_jaxpr"], [*values[:of_test], *carried])[1]
+    body = values[of_test : of_test + of_body]
+    return test + _followed(params["body_jaxpr"], [*body, *carried])[1]
+
+
+def _in_branches(params: Any, values: list[_Value | None]) -> list[_Index]:
+    """The indices of each branch where it is taken; where that is decided by q nothing is known."""
+    which, *given = values
+    if which is None:
+        return []
+    found = []
+    for b, branch in enumerate(params["branches"]):
+        taken = jnp.asarray(which.asked) == b
+        for index in _followed(branch, list(given))[1]:
+            inside = jnp.where(taken, jnp.asarray(index.values), 0)
+            found.append(replace(index, values=inside, columns=index.columns | which.columns))
+    return found
+
+
+_LOOPS = {"scan": _in_scan, "while": _in_while, "cond": _in_branches}
 
 
 def _computed(equation: Any, values: list[_Value | None]) -> list[_Value | None]:

@@ -75,9 +75,22 @@ class MeanField:
             start = stop
         self.size = start
 
-    def moments(self, flat: Any) -> Moments:
-        """Named moments from the flat mean vector."""
-        return Moments(self._unflatten(flat, natural=False), self._direct)
+    def moments(self, m: Any) -> Moments:
+        """Named moments from the flat mean vector, or from the statistics of every block."""
+        stats = m if isinstance(m, Mapping) else self._unflatten(m, natural=False)
+        return Moments(stats, self._direct)
+
+    def specs(self) -> dict[str, Any]:
+        """Shape and type of every block's statistics."""
+        return {
+            name: f.Stats(
+                *(
+                    jax.ShapeDtypeStruct((*f.batch, *slot.shape), np.dtype(np.float64))
+                    for slot in f.slots
+                )
+            )
+            for name, f in self.blocks.items()
+        }
 
     def natural(self, flat: Any) -> dict[str, Any]:
         """Named natural parameters from the flat natural vector."""

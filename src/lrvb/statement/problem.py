@@ -29,6 +29,8 @@ from .tracing import (
     attempt,
     columns_read,
     is_conjugate,
+    layout,
+    own_attributes,
     own_key,
     require_differentiable,
     spec,
@@ -139,24 +141,25 @@ def _traced(
     structure: Structure, numbers: Mapping[str, np.ndarray], rows: Rows | None
 ) -> tuple[Structure, Rows | None]:
     """The structure with its key, and the rows with the columns that its terms read, checked."""
+    own = own_attributes(structure)
     if rows is None:
-        return _analysed(_with_plans(structure, numbers, None), None), None
+        return _analysed(_with_plans(structure, numbers, None), own), None
     table = _NumericColumns(rows)
-    hint = (own_key(structure) or type(structure.model), _signature(rows))
+    hint = (own or type(structure.model), layout(structure), _signature(rows))
     used = _READ.get(hint)
     if used is not None:
         with contextlib.suppress(LrvbError, NeedsValue):
             found = structure.named(table.specs(used))
             found = _with_plans(found, numbers, table.checked(used))
-            traced = None if own_key(found) is not None else trace_terms(found)
+            traced = None if own is not None else trace_terms(found)
             if traced is None or traced.used == used:
-                return _analysed(found, traced), table.checked(used)
+                return _analysed(found, own, traced), table.checked(used)
     used = columns_read(structure, table.examples())
     if len(_READ) >= 256:
         _READ.clear()
     _READ[hint] = used
     found, checked = structure.named(table.specs(used)), table.checked(used)
-    return _analysed(_with_plans(found, numbers, checked), None), checked
+    return _analysed(_with_plans(found, numbers, checked), own), checked
 
 
 def _with_plans(
@@ -188,12 +191,9 @@ def _with_plans(
 _READ: dict[Any, frozenset[str]] = {}
 
 
-def _analysed(structure: Structure, traced: Traced | None) -> Structure:
+def _analysed(structure: Structure, own: Any, traced: Traced | None = None) -> Structure:
     """The structure with its key, and whether its local variables are conjugate."""
-    own = own_key(structure)
-    if own is None and traced is None:
-        traced = trace_terms(structure)
-    key = own if traced is None else traced.key
+    key = own_key(structure, own) if own is not None else (traced or trace_terms(structure)).key
     if key not in _CONJUGATE:
         if len(_CONJUGATE) >= 256:
             _CONJUGATE.clear()

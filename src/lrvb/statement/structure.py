@@ -53,14 +53,14 @@ class Structure:
         return at
 
     def global_term(self, numbers: Any, m: Any) -> Any:
-        """The model's global term at a flat m."""
+        """The model's global term at m, flat or by the names of the blocks."""
         if derived(self.model, "global_term"):
             return self._derived("log_prior", self._expected_prior, numbers, m)
         value = join(self.model, numbers).global_term(self.alpha.moments(m))
         return _scalar(value, "global_term")
 
     def local_term(self, numbers: Any, m: Any, z: Any, row: Row | Any) -> Any:
-        """The model's local term of one row, or of its features, at flat m and z."""
+        """The model's local term of one row, or of its features, at m and z."""
         if derived(self.model, "local_term"):
             columns = {name: row[name] for name in self.columns}
             return self._derived("log_row", self._expected_row, numbers, m, z, columns)

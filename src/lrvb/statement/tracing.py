@@ -54,21 +54,27 @@ def spec(value: Any) -> jax.ShapeDtypeStruct:
 
 def key_of(structure: Structure) -> Any:
     """The key of a model and its families as they are now."""
-    own = own_key(structure)
-    return own if own is not None else trace_terms(structure).key
+    own = own_attributes(structure)
+    return own_key(structure, own) if own is not None else trace_terms(structure).key
 
 
-def own_key(structure: Structure) -> Any:
-    """The key of a model and families of this package, from their attributes; None of others."""
+def own_key(structure: Structure, own: Any) -> Any:
+    """The key of a model and families of this package, from `own_attributes`."""
+    return own, layout(structure)
+
+
+def own_attributes(structure: Structure) -> Any:
+    """What a model and families of this package hold, hashable; None of others."""
     model = structure.model
     fixed, _ = split(model, trace=bool(structure.numbers))
     blocks = (structure.alpha.blocks, structure.local.blocks)
     if not (is_plain(type(model)) and is_plain(fixed) and all(map(is_plain, blocks))):
         return None
-    return type(model), fingerprint(fixed), fingerprint(blocks), _layout(structure)
+    return type(model), fingerprint(fixed), fingerprint(blocks)
 
 
-def _layout(structure: Structure) -> Any:
+def layout(structure: Structure) -> Any:
+    """Names, shapes and types of the traced numbers and of a row's columns."""
     return tuple(
         tuple((name, s.shape, str(s.dtype)) for name, s in specs.items())
         for specs in (structure.numbers, structure.columns)
@@ -79,7 +85,7 @@ def trace_terms(structure: Structure) -> Traced:
     """Both terms and the user's own families, traced anew with abstract numbers, moments and rows."""
     digest = Digest()
     used: set[str] = set()
-    m, z = _flat(structure.alpha.size), _flat(structure.local.size)
+    m, z = structure.alpha.specs(), structure.local.specs()
     numbers, columns = structure.numbers, dict(structure.columns)
 
     # Functions are made anew each time: JAX remembers what an old one has done.
@@ -142,7 +148,7 @@ def trace_terms(structure: Structure) -> Traced:
         families.append((name, fingerprint(family) if plain else (type(family).__qualname__)))
         if not plain or (name in structure.local.blocks and not is_the_same_for_every_row(family)):
             _add_family(structure, digest, name, family, used)
-    key = (digest.hexdigest(), tuple(families), _layout(structure))
+    key = (digest.hexdigest(), tuple(families), layout(structure))
     return Traced(key, of_all, of_row, frozenset(used))
 
 
@@ -255,6 +261,12 @@ def is_conjugate(structure: Structure) -> bool:
     columns = dict(structure.columns)
     jaxpr = _traced(structure, "local_term", gradient, structure.numbers, m, columns, z).jaxpr
     return not _depends(jaxpr, len(jaxpr.invars) - 1)
+
+
+def reads_number(structure: Structure, name: str) -> bool:
+    """Whether the term of a row may depend on this number of the model."""
+    inputs = trace_terms(structure).local_term.jaxpr
+    return _depends(inputs, sorted(structure.numbers).index(name))
 
 
 def _depends(jaxpr: Any, index: int) -> bool:

@@ -12,7 +12,7 @@ from lrvb.data.tables import Rows
 from lrvb.engine.fitting import default_sum
 from lrvb.engine.objective import Objective
 from lrvb.estimators.mixture.priors import MixturePriors
-from lrvb.estimators.mixture.trials import _swept
+from lrvb.estimators.mixture.trials import FEWEST, MANY, _begin, _swept
 from lrvb.models.gaussian_mixture import NormalMixture
 from lrvb.numerics.double import double
 from lrvb.statement.parameters import initial
@@ -26,12 +26,15 @@ def test_trials_are_ranked_by_the_elbo_of_the_model():
     weights = np.linspace(0.5, 1.5, len(X))
     priors = MixturePriors(np.array([0.1, -0.2]), np.diag([0.01, 0.04]), 5.0, np.eye(2) + 0.2, 3.0)
     starts = [np.eye(2)[z], np.eye(2)[(X[:, 1] > 0.5).astype(int)]]
-    trials = [_swept(X, R, weights, priors, sweeps) for R in starts for sweeps in (1, 3)]
+    begin = _begin(X, starts, weights, priors)
+    trials = [_swept(X, weights, priors, begin, sweeps) for sweeps in (1, 3)]
     with double():
         problem = state_problem(NormalMixture(2, *priors), Rows({"x": X}, weights=weights))
         objective = Objective(problem, default_sum(problem).bind(problem))
-        engine = [objective.at(initial(problem.alpha, t.parameters)).elbo for t in trials]
-    ours = np.array([t.elbo for t in trials])
+        engine = [
+            objective.at(initial(problem.alpha, t.of(k))).elbo for t in trials for k in (0, 1)
+        ]
+    ours = np.concatenate([t.elbo for t in trials])
     # the same formula twice; ELBOs are of the order of 1000
     assert_allclose(np.diff(ours), np.diff(engine), atol=1e-8)
 
@@ -44,14 +47,15 @@ def test_no_seed_ends_where_a_single_start_may(load, K):
     for seed in range(2):
         ours = lrvb.GaussianMixture(K, random_state=seed).fit(X)
         assert ours.lower_bound_ > low
-        assert ours.n_starts_ == 8
-        assert 1 <= ours.n_best_ <= 8
+        assert FEWEST <= ours.n_starts_ <= MANY
+        assert 1 <= ours.n_best_ <= ours.n_starts_
 
 
 def test_counts_of_starts():
     X = apart()
     clear = lrvb.GaussianMixture(2, random_state=0, n_init=2).fit(X)
-    assert (clear.n_starts_, clear.n_best_ >= 3) == (16, True)
+    assert clear.n_starts_ >= 16
+    assert clear.n_best_ >= 3
     given = lrvb.GaussianMixture(2, init=np.eye(2)[(X[:, 0] > 4).astype(int)]).fit(X)
     assert (given.n_starts_, given.n_best_) == (1, 1)
     assert_allclose(given.lower_bound_, clear.lower_bound_, rtol=1e-10)

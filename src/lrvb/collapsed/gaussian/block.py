@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import InvalidModel
+from ...numerics.second_differences import around, second_differences
 from ...statement.problem import Problem
 from ..seam import CollapsedSums, Densities, LocalResponse
 from .arrow import Blocks
 from .best_gaussian import BestGaussian, NoOptimum, NoResponse, RowsGiven, Tangent
 from .functionals import CoefficientResponse, Functionals
 from .layout import Layout
-from .least_squares import LOG_2PI
+from .least_squares import LOG_2PI, LeastSquares
 from .precisions import Precisions
 
 
@@ -102,6 +104,22 @@ class BlockSum:
         sums = [self.evaluate(m, 1) for m in points]
         slope = np.stack([s.gradient for s in sums]) if gradient else None
         return Densities(np.array([s.value for s in sums]), slope)
+
+    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """∂ tr(RRᵀH̃)/∂m, by second differences of the gradient."""
+        gradient = self.density(around(m, R), gradient=True).gradient
+        assert gradient is not None
+        return second_differences(gradient)
+
+    def gaps(self, points: np.ndarray) -> np.ndarray:
+        """½ log |M| − ½ log |Σ| of a Gaussian response: what separate factors leave out, else zero."""
+        if not isinstance(self.rows, LeastSquares):
+            raise InvalidModel(
+                "The second order of a mixed model needs a Gaussian response: of another one the "
+                'coefficients\' factor leaves out what is not known; factorization="blocked" has it.'
+            )
+        found = [self.collapse(m).best for m in points]
+        return np.array([0.5 * (best.Sigma.logdet - best.M.logdet) for best in found])
 
     def coefficients(self, m: np.ndarray, state: BlockState | None = None) -> CoefficientResponse:
         """The response of w itself, from which every functional's follows."""

@@ -37,6 +37,7 @@ from .integral.certificate import IMPORTANCE, MixedCertificate, variational_cert
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
+from .integral.sensitivity import PriorSensitivity
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
@@ -202,6 +203,7 @@ class MixedModel:
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
+            sensitivity=PriorSensitivity(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found

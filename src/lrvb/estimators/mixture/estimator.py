@@ -27,10 +27,12 @@ from ...posterior.certification import Certifier, check_certify
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
 from ...posterior.posterior import Posterior
+from ...posterior.sensitivity import Sensitivity
 from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
+from .hyperparameters import prior_numbers
 from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
@@ -71,11 +73,12 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         Dirichlet concentration per component; zero is flat.
     init : str or array
         How starting responsibilities are found ("kmeans", "k-means++", "random" or
-        "random_from_data"), or the responsibilities (N, K). Eight starts by that name (with
-        "kmeans", seven of them are "k-means++" and "random_from_data") are tried by a few sweeps
-        on a tenth of the rows, at least 2000, and the best of them is fitted.
+        "random_from_data"), or the responsibilities (N, K). 8 to 48 starts by that name,
+        more where the table is small (with "kmeans" all but one are "k-means++" and
+        "random_from_data"), are tried by a few sweeps on a tenth of the rows, at least 2000, and
+        the best of them is fitted.
     n_init : int
-        Fits, each from eight starts of its own; the one with the highest ELBO is kept.
+        Fits, each from the best of trials of its own; the one with the highest ELBO is kept.
     tol : float
         Longest last Newton step, in linear-response standard deviations.
     max_iter : int
@@ -292,8 +295,11 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             local_variables=rows_of(response, estimate.index, units.M),
             observed=observed,
             response=response,
-            second_order=functools.partial(refine, response, units=units.M, shift=-shift),
+            second_order=functools.partial(refine, response, units=units, shift=-shift),
             certifier=Certifier(response, estimate, units, -shift),
+            sensitivity=Sensitivity(
+                response, estimate, units, functools.partial(prior_numbers, self, scaling)
+            ),
         )
         self.means_ = params["mu"]["loc"]
         self.precisions_ = params["Lambda"]["dof"][:, None, None] * params["Lambda"]["scale"]

@@ -1,0 +1,96 @@
+"""The verdict without draws: how large the second order is, and whether some rows know another mode.
+
+Where the second order is small it is very nearly the error of linear response; where it is large it is
+no answer, but a warning. It never sees another mode, so that fits from far starts look for one.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..engine.modes import Modes
+from ..engine.response import Response
+from ..engine.second_order import SecondOrder, linear
+from ..errors import LrvbError
+from ..numerics.double import in_double
+from .correction import LARGE_CHANGE, LARGE_SHIFT
+from .starts import look_around_some
+from .verdicts import DOUBTFUL, MODE, NO, TRUST, another_mode
+
+ROWS = 4096  # that say how the curvature changes, and so the sds; means are of all rows
+FEWEST = 4  # rows for each coordinate, below which a sample of them says nothing
+SOME = 1000  # rows whose other modes are looked for
+STARTS = 8
+FREE = (
+    5e5  # of them, in up to 50 coordinates, take about a second, as an automatic certificate does
+)
+STEPS = 20  # curvatures of a fit from a far start
+SHIFT, RATIO = 0.08, np.log(1.08)  # of an sd: somewhat less than a certificate allows
+
+
+def rows_for(response: Response, quantities: int) -> int:
+    """Rows for which verdicts on so many quantities cost less than the fit, or about a second; else 0.
+
+    Both are counted in curvatures of single rows, never in seconds: answers are the same everywhere.
+    """
+    fit = response.fit
+    n = fit.problem.n
+    spent = max(n * max(fit.n_iter, 1), FREE * min(1.0, 50 / len(response.m)))
+    for rows in (ROWS, ROWS // 4):
+        rows = min(n, rows)
+        enough = rows == n or rows >= FEWEST * len(response.m)
+        if enough and rows * 2 * quantities + 4 * n + min(n, SOME) * STARTS * STEPS <= spent:
+            return max(rows, 1)
+    return 0
+
+
+@in_double
+def quick_verdicts(
+    response: Response, directions: np.ndarray, rows: int, seed: int = 0
+) -> list[tuple[str, str]]:
+    """Verdict and reason of dᵀT, for the rows d of `directions` (q, a); sds from at most so many rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rough fits to some rows
+        modes = look_around_some(response, SOME, seed, STARTS)
+    elsewhere = response.fit.problem.total is not None
+    means = SecondOrder(response, rows if elsewhere else None)
+    second = SecondOrder(response, rows, means.shift)
+    shift, first = directions @ means.shift, []
+    ratio = np.ones(len(directions))
+    for k, d in enumerate(directions):
+        own, corrected = second.variance(linear(d))
+        first.append(own)
+        ratio[k] = corrected / own if own > 0 else 1.0
+    sd = np.sqrt(first)
+    moved = np.where(sd > 0, shift / np.where(sd > 0, sd, 1.0), 0.0)
+    return judge_sizes(moved, ratio, modes)
+
+
+def judge_sizes(shift: np.ndarray, ratio: np.ndarray, modes: Modes) -> list[tuple[str, str]]:
+    """Verdicts from shifts of means in sds and ratios of variances, corrected over linear response's."""
+    if modes.share >= MODE:
+        return [another_mode(modes.share)] * len(shift)
+    large = (np.abs(shift) > LARGE_SHIFT) | ~(np.abs(ratio - 1) <= LARGE_CHANGE)
+    return [
+        _verdict(float(s), float(r), bool(own), bool(large.any()))
+        for s, r, own in zip(shift, ratio, large, strict=True)
+    ]
+
+
+def _verdict(shift: float, ratio: float, large: bool, somewhere: bool) -> tuple[str, str]:
+    by = f"by the second order the mean moves by {shift:+.2f} sd"
+    by += f" and linear response's sd is {ratio**-0.5:.2f} of the corrected" if ratio > 0 else ""
+    if large:
+        return NO, f"Too far off to be corrected: {by}; use posterior.certify()."
+    if abs(shift) > SHIFT or abs(np.log(ratio)) > 2 * RATIO:
+        return DOUBTFUL, f"Linear response is off: {by}; see posterior.refined() and certify()."
+    if somewhere:
+        return DOUBTFUL, f"Other quantities are too far off for this to be sure: {by}."
+    return TRUST, f"Without draws: {by}, and {STARTS} far starts found no other mode."
+
+
+def not_known(error: LrvbError) -> str:
+    """Why there is no verdict, as the end of a sentence."""
+    return str(error).rstrip(".")

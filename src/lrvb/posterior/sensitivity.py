@@ -1,0 +1,189 @@
+"""What if: another prior, or some rows less. One solve each with the factorisation that gave Σ̂.
+
+dm*/dε = Σ̂ ∂²L̄/∂m∂ε for a hyperparameter, −Σ̂g_n for a row that is left out, and Σ_n (Σ̂g_n)(Σ̂g_n)ᵀ, the
+infinitesimal jackknife, for the variance of m* over other rows from where these came from.
+See: `engine.sensitivity`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..engine.fitting import Fit
+from ..engine.response import Response
+from ..engine.sensitivity import (
+    covariance_change,
+    number_score,
+    refit_weighted,
+    refit_with,
+    require_rows,
+    row_curvature,
+    row_scores,
+    without,
+)
+from ..errors import InvalidModel, NotConverged
+from .estimate import Estimate
+from .hyperparameters import Hyperparameter, stored_numbers
+from .units import Units
+
+LARGE = 0.1  # sds by which a first order may move a mean before more is done
+MOST = 1000  # rows or levels, the largest of those, that get the Newton step
+REFITTED = 10  # of those, the largest, that are left out in a fit of its own
+
+
+@dataclass(frozen=True)
+class PriorChange:
+    """Of one hyperparameter: dm (a,) and dsd (a,) of every coordinate, in the estimate's units."""
+
+    hyperparameter: Hyperparameter
+    d_mean: np.ndarray
+    d_sd: np.ndarray
+
+
+class PriorQuestions(Protocol):
+    """What a table of prior sensitivities asks."""
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Of every coordinate of the estimate."""
+
+    def known(self) -> list[Hyperparameter]:
+        """The hyperparameters that can be moved."""
+
+    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
+        """The derivative of all means and sds in one hyperparameter."""
+
+    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
+        """The change of all means at the whole plain step, by a fit of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """Answers from the engine's response for the coordinates of the estimate, T = M T′ + c."""
+
+    response: Response
+    estimate: Estimate
+    units: Units | None = None
+    hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
+
+    @property
+    def fit(self) -> Fit:
+        """The engine's optimum."""
+        return self.response.fit
+
+    @cached_property
+    def M(self) -> np.ndarray:
+        """∂T/∂T′."""
+        return np.eye(len(self.estimate.m)) if self.units is None else self.units.M
+
+    @cached_property
+    def sd(self) -> np.ndarray:
+        """Linear response's, of every coordinate."""
+        return np.sqrt(np.diag(self.estimate.Sigma))
+
+    # ---- hyperparameters ------------------------------------------------------------------
+
+    def known(self) -> list[Hyperparameter]:
+        """The hyperparameters that can be moved."""
+        if self.hyperparameters is not None:
+            return list(self.hyperparameters())
+        return stored_numbers(self.fit.problem.traced)
+
+    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
+        """The derivative of all means and sds in one hyperparameter."""
+        direction = hyperparameter.direction()
+        dm = self.response.Sigma @ number_score(self.fit, direction)
+        change = covariance_change(self.response, direction, dm)
+        variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
+        d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
+        return PriorChange(hyperparameter, self.M @ dm, d_sd)
+
+    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
+        """The change (a,) of all means at the whole plain step, by a fit of its own."""
+        numbers = hyperparameter.at(hyperparameter.value + hyperparameter.step)
+        try:
+            moved = refit_with(self.fit, numbers)
+        except NotConverged as error:
+            raise InvalidModel(
+                f"With {hyperparameter.name} = {hyperparameter.value + hyperparameter.step:g} the fit "
+                f"does not converge, so that the step cannot be verified: {error}"
+            ) from error
+        return self.M @ (moved.m - self.fit.m)
+
+    # ---- rows -----------------------------------------------------------------------------
+
+    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
+
+        First order; where that is large the Newton step with the rows' own curvature, and for the
+        largest few a fit without them, (n, k).
+        """
+        first = -self._moved(at, codes)
+        scaled = np.abs(first) / np.where(self.sd[at] > 0, self.sd[at], np.inf)
+        largest = np.argsort(-scaled.max(axis=1, initial=0.0), kind="stable")[:MOST]
+        for place, k in enumerate(largest):
+            if scaled[k].max(initial=0.0) < LARGE:
+                break
+            rows = np.array([k]) if codes is None else np.flatnonzero(codes == k)
+            if place < REFITTED:
+                first[k] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
+                continue
+            score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
+            step = without(self.response.Sigma, score, row_curvature(self.fit, rows))
+            first[k] = self.M[at] @ step
+        return first
+
+    def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+        """M Σ̂ Σ_n w_n g_n of every row or level, (n, k), chunk by chunk of the rows."""
+        read = self.response.Sigma @ self.M[at].T
+        n = require_rows(self.fit).n if codes is None else int(codes.max(initial=-1)) + 1
+        moved, start = np.zeros((n, len(at))), 0
+        for scores in row_scores(self.fit):
+            stop = start + len(scores)
+            part = (scores @ read) * self.weights[start:stop, None]
+            if codes is None:
+                moved[start:stop] = part
+            else:
+                np.add.at(moved, codes[start:stop], part)
+            start = stop
+        return moved
+
+    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
+        moved = self._moved(at, codes)
+        if len(moved) < 2:
+            raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
+        centred = moved - moved.mean(axis=0)
+        return (centred**2).sum(axis=0) * len(moved) / (len(moved) - 1)
+
+    def left_out(self, rows: np.ndarray) -> Fit:
+        """The fit without these rows."""
+        weights = self.weights.copy()
+        weights[rows] = 0.0
+        try:
+            return refit_weighted(self.fit, weights)
+        except NotConverged as error:
+            raise InvalidModel(
+                f"Without {len(rows)} rows the fit does not converge: {error}"
+            ) from error
+
+    def moved_mean(self, other: Fit) -> np.ndarray:
+        """The means (a,) of another fit of the same blocks."""
+        return self.estimate.m + self.M @ (other.m - self.fit.m)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Of the rows."""
+        rows = require_rows(self.fit)
+        return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+
+    @property
+    def labels(self) -> Any:
+        """Of the rows."""
+        rows = require_rows(self.fit)
+        return np.arange(rows.n) if rows.labels is None else rows.labels

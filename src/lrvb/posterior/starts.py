@@ -1,0 +1,70 @@
+"""A look for other modes: fits from points far around the optimum, and from the families' own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.curvature import linearize
+from ..engine.fitting import fit
+from ..engine.modes import Modes, modes_from, other_modes
+from ..engine.response import Response, respond
+from ..engine.second_order import thinned
+from ..errors import LrvbError
+from .target import Target
+from .verdicts import MODE
+
+STARTS = 12  # of fits that look for other modes
+RIVALS = 2  # optima of some rows that all rows are asked about
+WIDE = (3.0, 100.0)  # sds around the optimum from which half of them start: the nearest, the widest
+
+
+def look_around(
+    target: Target, response: Response, seed: int, starts: int, seconds: float = np.inf
+) -> Modes:
+    """Other optima from so many starts, for at most so long."""
+    rng = np.random.default_rng(seed + 1)
+    near = (starts + 2) // 4  # on either side
+    ray = rng.standard_normal((near, target.size))
+    ray *= np.sqrt(target.size) / np.linalg.norm(ray, axis=1, keepdims=True)
+    steps = np.geomspace(*WIDE, near)[:, None] * ray @ target.root.T
+    u = np.concatenate([target.center + steps, target.center - steps])
+    own = _vague(response, rng, starts - 2 * near)
+    points = np.concatenate([target.statistics(u), *([] if own is None else [own])])
+    points = points[np.isfinite(points).all(axis=1)]
+    return other_modes(response, points, max(0.0, seconds)) if len(points) else Modes((), False, 0)
+
+
+def look_around_some(response: Response, most: int, seed: int, starts: int) -> Modes:
+    """Other optima, found by at most so many rows, and those that may matter confirmed by all.
+
+    Rows that stand for many make a sharper choice among optima than all rows do; what they find is a
+    start from which all rows decide.
+    """
+    some = of_some_rows(response, most)
+    found = look_around(Target(some), some, seed, starts)
+    if some is response or found.share < MODE:
+        return found
+    rivals = sorted(found.others, key=lambda mode: -mode.gain)[:RIVALS]
+    own = modes_from(response, [mode.eta for mode in rivals])
+    return Modes(own.others, found.relabelled or own.relabelled, found.starts)
+
+
+def of_some_rows(response: Response, most: int) -> Response:
+    """The response of at most so many rows, each counted for several; itself where they are few."""
+    some = thinned(response.fit, most)
+    if some is response.fit:
+        return response
+    return respond(linearize(fit(some.problem, init=response.fit, local_sum=some.local_sum)))
+
+
+def _vague(response: Response, rng: np.random.Generator, n: int) -> np.ndarray | None:
+    """T of draws from the families' own vague members, where they can be drawn."""
+    parts = []
+    for family in response.alpha.blocks.values():
+        for _ in range(family.copies):
+            try:
+                x = family.sample(family.start(), rng, n)
+                parts.append(np.asarray(family.flatten(family.statistics(x))))
+            except (NotImplementedError, LrvbError):
+                return None
+    return np.concatenate(parts, axis=1) if n else None

@@ -1,0 +1,214 @@
+"""The labelled answers to what if: prior sensitivity, influence, fragility, robust sds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..data.tables import missing_column
+from ..errors import InvalidData, InvalidModel
+from .certificate import require_whole
+from .noted import noted
+from .sensitivity import PriorQuestions, Sensitivity
+from .table import require_finite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TELLING = 0.5  # sds: a plain step of a prior that moves a mean by more is said in words
+DIFFERENT = 1.3  # the ratio of a robust sd to the posterior's beyond which it is said in words
+
+
+def prior_table(
+    sensitivity: PriorQuestions, names: Sequence[str], at: np.ndarray, verify: int
+) -> pd.DataFrame:
+    """A row for every hyperparameter and quantity, the largest changes first."""
+    import pandas as pd
+
+    require_whole("verify", verify, 0)
+    known = sensitivity.known()
+    if not known:
+        raise InvalidModel(
+            "This model holds no number that could be moved; store the prior's numbers as "
+            "attributes (self.beta_var = 10.0) and use them in its terms."
+        )
+    changes = [sensitivity.prior_change(h) for h in known]
+    sd = sensitivity.sd[at]
+    rows = [
+        (h.name, name, h.value, change.d_mean[i], change.d_sd[i], h.step, h.step * slope)
+        for h, change in zip(known, changes, strict=True)
+        for name, i, slope in zip(
+            names, at, change.d_mean[at] / np.where(sd > 0, sd, np.inf), strict=True
+        )
+    ]
+    columns = ["hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change"]
+    table = pd.DataFrame(rows, columns=columns)
+    for column in ("d_mean", "d_sd", "change"):
+        labels = table["hyperparameter"] + " of " + table["quantity"]
+        require_finite(column, table[column].to_numpy(), labels)
+    order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
+    table = table.iloc[order].reset_index(drop=True)
+    if verify:
+        table["verified"] = _verified(sensitivity, table, dict(zip(names, at, strict=True)), verify)
+    telling = table[np.abs(table["change"]) > TELLING]
+    if telling.empty:
+        return table
+    worst = telling.iloc[0]
+    more = len(telling) - 1
+    return noted(
+        table,
+        f"The prior matters: {worst['hyperparameter']} from {worst['value']:g} to "
+        f"{worst['value'] + worst['step']:g} would move the mean of {worst['quantity']} by "
+        f"{worst['change']:.2g} posterior sds"
+        + (f" ({more} more above {TELLING:g})." if more else "."),
+    )
+
+
+def _verified(
+    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], verify: int
+) -> Any:
+    """The change in sds by a refit at the whole step, for the first few hyperparameters; else missing."""
+    import pandas as pd
+
+    known = {h.name: h for h in sensitivity.known()}
+    worst = list(dict.fromkeys(table["hyperparameter"]))[:verify]
+    refits = {name: sensitivity.refitted(known[name]) for name in worst}
+    values = [
+        refits[h][where[q]] / sensitivity.sd[where[q]] if h in refits else None
+        for h, q in zip(table["hyperparameter"], table["quantity"], strict=True)
+    ]
+    return pd.array(values, dtype="Float64")
+
+
+def influence_table(
+    sensitivity: Sensitivity,
+    names: Sequence[str],
+    at: np.ndarray,
+    codes: np.ndarray | None,
+    levels: Any,
+    scaled: bool,
+) -> pd.DataFrame:
+    """The change of every mean if a row or level is left out, a row each."""
+    import pandas as pd
+
+    values = sensitivity.influence(at, codes)
+    if scaled:
+        sd = sensitivity.sd[at]
+        values = values / np.where(sd > 0, sd, np.inf)
+    index = pd.Index(sensitivity.labels) if codes is None else levels
+    table = pd.DataFrame(values, index=index, columns=list(names))
+    require_finite("influence", np.abs(values).max(axis=1, initial=0.0), table.index)
+    return table
+
+
+def grouped(
+    sensitivity: Sensitivity, by: Any, observed: Any, name: str = "by"
+) -> tuple[np.ndarray | None, Any]:
+    """Codes (N,) and levels of a column of the data, of an array, or none."""
+    import pandas as pd
+
+    if by is None:
+        return None, None
+    n = len(sensitivity.weights)
+    column = by
+    if isinstance(by, str):
+        if observed is None or by not in observed:
+            raise InvalidData(
+                missing_column(by, observed or ())
+                + f" A column that the model does not read is given as values: {name}=data['{by}'].",
+                column=by,
+            )
+        column = observed[by]
+    column = np.asarray(column)
+    if column.shape != (n,):
+        raise InvalidData(
+            f"{name} has shape {column.shape}, but the model's plate has {n} rows; give the name of a "
+            "column, or one value per row."
+        )
+    codes, levels = pd.factorize(column, sort=True)
+    if (codes < 0).any():
+        raise InvalidData(f"{name} has missing values; give every row a level.")
+    return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Fragility:
+    """The fewest rows without which a conclusion about one quantity would change.
+
+    `sign` and `interval` are the labels of rows whose loss flips the sign of the mean, and brings the
+    interval across zero; None where no rows do. `mean_without` has the mean after a refit without
+    them, which `confirmed` compares with the promise.
+    """
+
+    name: str
+    mean: float
+    lower: float
+    upper: float
+    n: int
+    sign: list[Any] | None
+    interval: list[Any] | None
+    mean_without: dict[str, float] = field(default_factory=dict)
+    confirmed: dict[str, bool] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.name}: mean {self.mean:.4g}, interval {self.lower:.4g} to {self.upper:.4g}, "
+            f"from {self.n} rows"
+        ]
+        for what, rows in (("interval", self.interval), ("sign", self.sign)):
+            said = "the interval would hold zero" if what == "interval" else "the sign would flip"
+            if what == "interval" and self.lower < 0 < self.upper:
+                lines.append("  the interval holds zero already")
+                continue
+            if rows is None:
+                lines.append(f"  no set of rows is found without which {said}")
+                continue
+            shown = ", ".join(map(str, rows[:6])) + (" …" if len(rows) > 6 else "")
+            verdict = "confirmed" if self.confirmed[what] else "NOT confirmed"
+            count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+            lines.append(
+                f"  {said} without {count} ({len(rows) / self.n:.2%}: {shown}); a refit has "
+                f"mean {self.mean_without[what]:.4g}: {verdict}"
+            )
+        return "\n".join(lines)
+
+
+def fragile(sensitivity: Sensitivity, name: str, i: int, lower: float, upper: float) -> Fragility:
+    """The fewest rows by first order, each set verified by a refit."""
+    mean = float(sensitivity.estimate.m[i])
+    change = sensitivity.influence(np.array([i]))[:, 0]
+    labels = list(sensitivity.labels)
+    away = -np.sign(mean)  # the direction of zero
+    order = np.argsort(-away * change, kind="stable")
+    helpful = away * change[order] > 0
+    reach = np.cumsum(np.where(helpful, np.abs(change[order]), 0.0))
+    half = upper - mean if mean < 0 else mean - lower
+    found: dict[str, list[Any] | None] = {}
+    after, confirmed = {}, {}
+    for what, distance in (("interval", abs(mean) - half), ("sign", abs(mean))):
+        enough = np.flatnonzero(reach > distance)
+        if distance <= 0 or not len(enough) or not helpful[enough[0]]:
+            found[what] = None
+            continue
+        rows = order[: enough[0] + 1]
+        found[what] = [labels[r] for r in rows]
+        refitted = float(sensitivity.moved_mean(sensitivity.left_out(rows))[i])
+        after[what] = refitted
+        confirmed[what] = bool(abs(refitted - mean) * np.sign(away * (refitted - mean)) >= distance)
+    return Fragility(
+        name, mean, lower, upper, len(labels), found["sign"], found["interval"], after, confirmed
+    )
+
+
+def robust_sds(
+    sensitivity: Sensitivity, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
+) -> pd.Series:
+    """The infinitesimal jackknife's sds."""
+    import pandas as pd
+
+    values = np.sqrt(sensitivity.robust(at, codes))
+    require_finite("robust sd", values, names)
+    return pd.Series(values, index=list(names), name="sd")

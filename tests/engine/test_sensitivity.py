@@ -1,0 +1,145 @@
+"""Derivatives of the optimum in the model's numbers and in the weights of rows, by refits."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+from cases import CASES, Case
+from lrvb.engine.sensitivity import (
+    number_score,
+    refit_weighted,
+    row_curvature,
+    row_densities,
+    row_scores,
+    without,
+)
+from lrvb.posterior.hyperparameters import plain_step, stored_numbers
+from lrvb.posterior.sensitivity import Sensitivity
+
+
+def refitted(case: Case, name: str, number: Any) -> lrvb.Response:
+    """The case's response with one of the model's numbers replaced."""
+    model = copy.copy(case.model)
+    setattr(model, name, number)
+    fit = case.fit(model, init=case.small_fit())
+    return lrvb.respond(lrvb.linearize(fit))
+
+
+NUMBERS = [(case, h) for case in CASES for h in stored_numbers(case.small_fit().problem.traced)]
+
+
+@pytest.mark.parametrize(("case", "h"), NUMBERS, ids=[f"{c}-{h.name}" for c, h in NUMBERS])
+def test_means_and_sds_follow_a_number_of_the_model(case, h):
+    """dm*/dε = Σ̂ ∂²L̄/∂m∂ε and dΣ̂/dε against central differences of refits.
+
+    A difference with step δ errs by δ²/6 of a third derivative, here of the order of one: 1e-6 of
+    the largest entry, and the refits' own tolerance (1e-9 sds) over δ.
+    """
+    response = case.response()
+    name = h.name.partition("[")[0]
+    step = 1e-3 * (abs(h.value) or 1.0)
+    up, down = (refitted(case, name, h.at(h.value + s)[name]) for s in (step, -step))
+    sensitivity = Sensitivity(response, lrvb.summarize(response).estimate)
+    found = sensitivity.prior_change(h)
+    slope = (up.m - down.m) / (2 * step)
+    assert_allclose(found.d_mean, slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
+    ends = [np.sqrt(np.diag(r.Sigma)) for r in (up, down)]
+    slope = (ends[0] - ends[1]) / (2 * step)
+    assert_allclose(found.d_sd, slope, rtol=1e-4, atol=1e-5 * np.abs(slope).max())
+
+
+def test_a_number_that_only_rows_read_is_followed():
+    """The derivative is taken through rows too: a known noise sd of theirs."""
+
+    class Known(lrvb.Model):
+        global_blocks = {"mu": lrvb.Normal()}
+
+        def __init__(self, noise):
+            self.noise = noise
+
+        def global_term(self, m):
+            return -m.mu.xx / 2
+
+        def local_term(self, m, z, row):
+            return -(row.y**2 - 2 * row.y * m.mu.x + m.mu.xx) / (2 * self.noise**2)
+
+    y = np.array([1.0, 2.0, 4.0])
+    fit = lrvb.fit(Known(2.0), {"y": y})
+    Sigma = lrvb.respond(lrvb.linearize(fit)).Sigma
+    slope = Sigma @ number_score(fit, {"noise": np.array(1.0)})
+    # m = Σy/(3 + s²), so that dm/ds = −2sΣy/(3 + s²)²
+    assert_allclose(slope[0], -4 * y.sum() / 49, rtol=1e-7)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_means_follow_the_weight_of_a_row(case):
+    """dm*/dw_n = Σ̂g_n, against central differences of refits with that row counted 1 ± δ times."""
+    fit, Sigma = case.small_fit(), case.response().Sigma
+    scores = np.concatenate(list(row_scores(fit)))
+    n = fit.problem.rows.n
+    for row in (0, n // 2):
+        ends = []
+        for step in (1e-3, -1e-3):
+            weights = np.ones(n)
+            weights[row] += step
+            ends.append(refit_weighted(fit, weights).m)
+        slope = (ends[0] - ends[1]) / 2e-3
+        assert_allclose(Sigma @ scores[row], slope, atol=1e-5 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_row_left_out(case):
+    """Scores and curvatures of rows add up to the rows' gradient and curvature; the Newton step is near."""
+    fit, Sigma = case.small_fit(), case.response().Sigma
+    n = fit.problem.rows.n
+    rows = fit.local_sum.bind(fit.problem).evaluate(fit.m, 2)
+    total = sum(scores.sum(axis=0) for scores in row_scores(fit))
+    assert_allclose(total, rows.gradient, rtol=1e-9, atol=1e-9 * np.abs(rows.gradient).max())
+    H = row_curvature(fit, np.arange(n))
+    assert_allclose(H, rows.curvature, rtol=1e-9, atol=1e-9 * np.abs(H).max())
+    weights = np.ones(n)
+    weights[1] = 0.0
+    score = next(row_scores(fit, np.array([1])))[0]
+    step = without(Sigma, score, row_curvature(fit, np.array([1])))
+    exact = refit_weighted(fit, weights).m - fit.m
+    sd = np.sqrt(np.diag(Sigma))
+    first = np.abs(-Sigma @ score - exact) / sd
+    # what a Newton step leaves is of the second order in the change
+    assert (np.abs(step - exact) / sd).max() <= max(first.max(), (np.abs(exact) / sd).max() ** 2)
+
+
+def test_densities_of_rows_add_up():
+    """Σ_n log ∫ p(x_n, z | α) dz is the collapsed sum's own density."""
+    fit = CASES[0].small_fit()
+    points = fit.m + np.linspace(-0.1, 0.1, 3)[:, None] * np.abs(fit.m)
+    each = np.concatenate(list(row_densities(fit, points)), axis=1)
+    whole = fit.local_sum.bind(fit.problem).density(points).value
+    assert_allclose(each.sum(axis=1), whole, rtol=1e-12)
+
+
+def test_rows_elsewhere_have_no_influence_here():
+    fit = CASES[0].small_fit()
+    with pytest.raises(lrvb.InvalidModel, match="in parts elsewhere"):
+        list(row_scores(replace(fit, problem=replace(fit.problem, total=10**6))))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "step"),
+    [
+        ("beta_var", 10.0, 30.0),
+        ("precision[0,0]", 4.0, -3.0),
+        ("tau_shape", 2.0, 1.0),
+        ("tau_rate", 2.0, 2.0),
+        ("mean[1]", 0.0, 1.0),
+        ("mean[1]", -3.0, 1.0),
+    ],
+)
+def test_plain_steps(name, value, step):
+    assert plain_step(name, value) == step

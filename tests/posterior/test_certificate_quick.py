@@ -1,0 +1,102 @@
+"""Verdicts without draws: the size of the second order, other modes on some rows, and reasons told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lrvb
+from cases import CASES
+from lrvb.engine.modes import Mode, Modes
+from lrvb.posterior.certification import Certifier, Checked
+from lrvb.posterior.quick_verdict import judge_sizes
+from lrvb.studies.reference import simulate
+
+BY_NAME = {case.name: case for case in CASES}
+NONE = Modes((), False, 8)
+
+
+class Squared(lrvb.Model):
+    """y ~ N(θ², 0.1): two modes, at ±2."""
+
+    global_blocks = {"theta": lrvb.Normal()}
+
+    def global_term(self, m):
+        fourth = 3 * m.theta.xx**2 - 2 * m.theta.x**4
+        return -(fourth - 8 * m.theta.xx) / 0.2 - m.theta.xx / 50
+
+
+@pytest.fixture(scope="module")
+def counts() -> lrvb.Posterior:
+    """Too many rows for an automatic certificate."""
+    data = simulate.normal_poisson(np.random.default_rng(5), n=2000, beta=1.0, sd=0.4)
+    return lrvb.infer(lrvb.models.NormalPoisson(), {"x": data["x"], "y": data["y"]})
+
+
+def test_many_rows_have_verdicts_without_draws(counts):
+    """β is trusted, and the table says where the word comes from; a certificate replaces it."""
+    assert counts.certificate is None
+    assert counts.summary().loc["beta", "verdict"] == "trust"
+    assert "without draws" in repr(counts.summary())
+    assert "without draws" in repr(counts)
+    why = counts.verdicts.loc["beta", "why"]
+    assert "second order" in why
+    assert "no other mode" in why
+    refined = counts.refined()
+    off = (refined["mean"] - counts.mean()).abs() / counts.sd() > 0.08
+    assert (counts.summary()["verdict"] == "doubtful")[off].all()
+
+
+def test_they_are_saved(counts, tmp_path):
+    """Words, reasons and the note come back."""
+    again = lrvb.load(counts.save(tmp_path / "posterior.npz", local=False))
+    pd.testing.assert_frame_equal(again.verdicts, counts.verdicts)
+    assert repr(again.summary()) == repr(counts.summary())
+
+
+def test_two_modes_are_seen_without_draws():
+    """Each is nearly normal, so that the second order is small; the far starts tell."""
+    start = {"theta": {"loc": 2.0, "scale": 0.1}}
+    posterior = lrvb.infer(Squared(), None, init=start, certify=False)
+    assert "certify=False" in repr(posterior.summary())
+    found = Certifier(posterior.response, posterior.estimate).quick()
+    assert [verdict for verdict, _ in found.quick] == ["do not trust"]
+
+
+def test_words_follow_sizes():
+    """Small: trust; beyond 0.08 sd or 8 %: doubtful; half an sd or half the variance: do not trust."""
+
+    def words(shift, ratio, modes=NONE):
+        return [word for word, _ in judge_sizes(np.array(shift), np.array(ratio), modes)]
+
+    assert words([0.0, 0.07, -0.09], [1.0, 1.1, 1.0]) == ["trust", "trust", "doubtful"]
+    assert words([0.0, 0.0], [1.25, 0.8]) == ["doubtful", "doubtful"]
+    assert words([0.6, 0.0], [1.0, 1.0]) == ["do not trust", "doubtful"]
+    assert words([0.0, 0.0], [1.6, -0.2]) == ["do not trust", "do not trust"]
+    assert words([0.0, 0.0], [np.nan, 1.0]) == ["do not trust", "doubtful"]
+    rival = Modes((Mode(-3.5, np.zeros(1), np.zeros(1)),), False, 8)
+    assert words([0.0], [1.0], rival) == ["doubtful"]
+
+
+def test_a_check_that_fails_says_why(monkeypatch):
+    """The error of the draws is the note under the table."""
+
+    def refuse(self, *args, **options):
+        raise lrvb.InvalidModel("The log density is nan at a draw.")
+
+    monkeypatch.setattr(Certifier, "certify", refuse)
+    case = BY_NAME["GammaPoisson"]
+    posterior = lrvb.infer(case.model, case.data)
+    assert posterior.checked == Checked(reason="The log density is nan at a draw")
+    assert (posterior.summary()["verdict"] == "not checked").all()
+    assert "Not checked: The log density is nan at a draw." in repr(posterior.summary())
+
+
+def test_what_costs_more_than_the_fit_is_left(monkeypatch):
+    """No verdict on thin evidence, and the way to one."""
+    monkeypatch.setattr("lrvb.posterior.certification.rows_for", lambda response, quantities: 0)
+    response = BY_NAME["NormalPoisson-tilted"].response()
+    found = lrvb.summarize(response)
+    found.checked = found._certifier.quick()
+    assert "posterior.certify()" in found.summary().note

@@ -1,0 +1,208 @@
+"""What if: tables of prior sensitivity and influence, robust sds, leave-one-out, fragile conclusions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import lrvb
+from mixtures import overlapping
+
+
+class Line(lrvb.Model):
+    """y ~ N(a + bx, 1/τ) with independent factors."""
+
+    columns = ("x", "y")
+    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal(), "tau": lrvb.Gamma()}
+
+    def __init__(self, slope_mean=0.0, slope_var=100.0):
+        self.slope_mean, self.slope_var = slope_mean, slope_var
+
+    def global_term(self, m):
+        slope = m.b.xx - 2 * self.slope_mean * m.b.x + self.slope_mean**2
+        return -m.a.xx / 200 - slope / (2 * self.slope_var) - 0.01 * m.tau.x
+
+    def local_term(self, m, z, row):
+        mean = m.a.x + m.b.x * row.x
+        square = m.a.xx + 2 * m.a.x * m.b.x * row.x + m.b.xx * row.x**2
+        return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * mean + square)) / 2
+
+
+def line(n: int = 40, seed: int = 0, slope: float = 0.5) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    return pd.DataFrame(
+        {"x": x, "y": 1 + slope * x + rng.normal(size=n)}, index=[f"r{i}" for i in range(n)]
+    )
+
+
+@pytest.fixture(scope="module")
+def posterior() -> lrvb.Posterior:
+    return lrvb.infer(Line(), line())
+
+
+def test_the_table_of_priors(posterior):
+    table = posterior.prior_sensitivity(["a", "b"], verify=1)
+    assert list(table.columns) == [
+        *("hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change", "verified"),
+    ]
+    assert len(table) == 4
+    assert (table["change"].abs().diff().dropna() <= 0).all()
+    sd = posterior.sd(["a", "b"])
+    expected = table["d_mean"] * table["step"] / sd[table["quantity"]].to_numpy()
+    assert_allclose(table["change"], expected, rtol=1e-12)
+    first = table["hyperparameter"][0]
+    assert table["verified"].notna().equals(table["hyperparameter"] == first)
+
+
+def test_a_prior_that_matters_is_said():
+    """Three rows, and a slope whose prior is as sharp as they are."""
+    tight = lrvb.infer(Line(slope_var=0.05), line(12))
+    assert "The prior matters: " in repr(tight.prior_sensitivity())
+
+
+def test_a_model_without_numbers():
+    class Plain(lrvb.Model):
+        global_blocks = {"mu": lrvb.Normal()}
+
+        def global_term(self, m):
+            return -m.mu.xx / 2
+
+    with pytest.raises(lrvb.InvalidModel, match="holds no number that could be moved"):
+        lrvb.infer(Plain()).prior_sensitivity()
+
+
+def test_influence_is_what_refits_say(posterior):
+    """The median row and the ten largest within 5 %, in the quantity's unit and with its labels."""
+    data = line()
+    table = posterior.influence("b")
+    assert list(table.index) == list(data.index)
+    exact = pd.Series(
+        {
+            r: float((lrvb.infer(Line(), data.drop(index=r)).mean() - posterior.mean())["b"])
+            for r in data.index[::2]
+        }
+    )
+    error = (table["b"][exact.index] - exact).abs() / exact.abs()
+    assert error.median() < 0.05
+    largest = table["b"].abs().nlargest(10).index.intersection(exact.index)
+    assert error[largest].max() < 0.05
+    scaled = posterior.influence("b", scaled=True)
+    assert_allclose(scaled["b"] * posterior.sd("b")["b"], table["b"], rtol=1e-12)
+
+
+def test_levels_are_left_out_together(posterior):
+    data = line()
+    group = np.repeat(["u", "v", "w", "x"], 10)
+    table = posterior.influence(by=group)
+    assert list(table.index) == ["u", "v", "w", "x"]
+    exact = lrvb.infer(Line(), data[group != "v"]).mean() - posterior.mean()
+    assert_allclose(table.loc["v"], exact, rtol=1e-5, atol=1e-7)
+    with pytest.raises(lrvb.InvalidData, match=r"given as values: by=data\['clinic'\]"):
+        posterior.influence(by="clinic")
+    with pytest.raises(lrvb.InvalidData, match="one value per row"):
+        posterior.influence(by=group[:7])
+
+
+def test_robust_sds_cover_where_the_posterior_does_not():
+    """The spread of errors grows with |x|: the slope's sd is too small by half, the sandwich's is not."""
+    seen: dict[str, list[float]] = {"lrvb": [], "robust": []}
+    means = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=200)
+        data = {"x": x, "y": 1 + 0.5 * x + x**2 * rng.normal(size=200)}
+        answer = lrvb.infer(Line(), data)
+        means.append(answer.mean("b")["b"])
+        for method, sds in seen.items():
+            sds.append(answer.sd("b", method=method)["b"])
+    spread = np.std(means, ddof=1)
+    # the sd of 60 means is known to 1/√120 = 9 % (two of those allowed), each robust sd to about 25 %
+    assert np.mean(seen["lrvb"]) < 0.6 * spread
+    assert abs(np.mean(seen["robust"]) / spread - 1) < 0.2
+
+
+def test_robust_sds_by_group(posterior):
+    """The clustered sandwich of a linear model, by its formula; rows of a group count together."""
+    data, g = line(), np.repeat(np.arange(8), 5)
+    tau = posterior.mean("tau")["tau"]
+    X = np.column_stack([np.ones(40), data["x"]])
+    e = data["y"].to_numpy() - X @ posterior.mean(["a", "b"]).to_numpy()
+    bread = np.linalg.inv(X.T @ X + np.diag([0.01, 0.01]) / tau)
+    scores = np.stack([X[g == k].T @ e[g == k] for k in range(8)])
+    scores = scores - scores.mean(axis=0)
+    expected = np.sqrt(np.diag(bread @ scores.T @ scores @ bread) * 8 / 7)
+    # mean-field couples τ to a and b to second order only
+    assert_allclose(posterior.sd(["a", "b"], method="robust", by=g), expected, rtol=0.02)
+    with pytest.raises(lrvb.InvalidModel, match='belongs to method="robust"'):
+        posterior.sd(by=g)
+
+
+def test_leave_one_out_against_exact_densities():
+    """y ~ N(μ, 1), μ ~ N(0, 10²): log p(y_n | y_−n) is known."""
+
+    class Mean(lrvb.Model):
+        columns = ("y",)
+        global_blocks = {"mu": lrvb.Normal()}
+
+        def global_term(self, m):
+            return -m.mu.xx / 200
+
+        def local_term(self, m, z, row):
+            return -0.5 * (row.y**2 - 2 * row.y * m.mu.x + m.mu.xx + np.log(2 * np.pi))
+
+    y = np.random.default_rng(3).normal(size=30)
+    table = lrvb.infer(Mean(), {"y": y}).loo(draws=4096)
+    precision = 0.01 + 29
+    centre = (y.sum() - y) / precision
+    exact = stats.norm.logpdf(y, centre, np.sqrt(1 + 1 / precision))
+    # 4096 draws of weights that vary by a third or so: 1/√4096/3 at most
+    assert_allclose(table["elpd"], exact, atol=0.02)
+    assert_allclose(table.attrs["elpd_loo"], exact.sum(), atol=0.1)
+    assert table.attrs["n_bad"] == 0
+    assert "every k_hat is at most 0.7" in repr(table)
+
+
+def test_a_mixture_answers_too():
+    """In the user's units, by the names of its own arguments, against a refit of everything."""
+    X = overlapping()[0] * [3.0, 0.2] + [5.0, -1.0]
+    model = lrvb.GaussianMixture(2, random_state=0).fit(X)
+    table = model.posterior_.prior_sensitivity()
+    known = ["mean_precision_prior", "wishart_dof_prior", "wishart_scale_prior"]
+    assert set(table["hyperparameter"]) == {*known, "weight_concentration_prior"}
+    R, ends = model.predict_proba(X), []
+    for value in (5.005, 4.995):
+        moved = lrvb.GaussianMixture(2, init=R, weight_concentration_prior=value).fit(X)
+        ends.append(moved.posterior_.mean())
+    slope = (ends[0] - ends[1]) / 0.01
+    ours = table[table["hyperparameter"] == "weight_concentration_prior"].set_index("quantity")
+    assert_allclose(ours["d_mean"][slope.index], slope, rtol=1e-4, atol=1e-4 * slope.abs().max())
+    influence = model.posterior_.influence()
+    assert influence.shape == (300, len(model.posterior_.names))
+    assert model.posterior_.loo().attrs["n_bad"] == 0
+
+
+def test_fragility_is_verified_by_a_refit():
+    """A slope that three far rows hold up."""
+    data = line(30, seed=1, slope=0.0)
+    data.iloc[:3] = [[3.0, 4.5], [3.2, 4.8], [2.9, 4.1]]
+    found = lrvb.infer(Line(), data).fragility("b")
+    assert found.lower > 0
+    assert set(found.interval) <= {"r0", "r1", "r2"}
+    assert found.confirmed["interval"]
+    kept = data.drop(index=found.interval)
+    assert_allclose(
+        found.mean_without["interval"], lrvb.infer(Line(), kept).mean("b")["b"], rtol=1e-6
+    )
+    assert "confirmed" in repr(found)
+    with pytest.raises(lrvb.InvalidModel, match="no quantity 'slope'"):
+        lrvb.infer(Line(), data).fragility("slope")
+
+
+def test_files_keep_no_derivatives(posterior, tmp_path):
+    loaded = lrvb.load(posterior.save(tmp_path / "line"))
+    with pytest.raises(lrvb.InvalidModel, match="holds no derivatives of its fit"):
+        loaded.influence()
