@@ -290,3 +290,18 @@ def response_program(structure: Structure) -> Callable[..., Any]:
         return q.z, *jax.vmap(one)(q.z, q.C, columns)
 
     return respond
+
+
+@shared
+def natural_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, columns) → η_z = ∂ℓ/∂m_z of every row of a chunk at its optimum."""
+
+    def natural(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, row: Any) -> Any:
+            return jax.grad(lambda z: structure.local_term(traced, m, z, structure.row(row)))(z)
+
+        return jax.vmap(one)(q.z, columns)
+
+    return natural
