@@ -49,6 +49,7 @@ from .families import (
 from .posterior.certificate import Certificate
 from .posterior.posterior import Posterior, infer, summarize
 from .posterior.storage import load
+from .posterior.wide import WidePosterior
 from .statement.model import Model
 
 try:
@@ -112,6 +113,7 @@ __all__ = [
     "Response",
     "Rows",
     "Tilted",
+    "WidePosterior",
     "Wishart",
     "__version__",
     "check",

@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
 from .what_if import Fragility, fragile, grouped, influence_table, prior_table, robust_sds
+from .wide import WidePosterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -623,6 +624,9 @@ def infer(
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
     True, False, or "auto": check the answer against the exact posterior where the rows are few enough
     for that to take about a second, and otherwise by the size of the second order.
+
+    Beyond 3000 global coordinates no matrix of all of them is formed, and the result is a
+    `WidePosterior`, which solves for the sds and covariances that are asked for.
     """
     check_certify(certify)
     optimum = fit(
@@ -634,6 +638,8 @@ def infer(
         progress=progress,
         chunk_size=chunk_size,
     )
+    if optimum.wide:
+        return cast(Posterior, WidePosterior(optimum))
     posterior = summarize(respond(linearize(optimum)))
     posterior.settle(certify, progress=progress)
     return posterior
