@@ -49,7 +49,8 @@ class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
     node_error is what half the nodes of the sums inside leave, at the draws. first and second are
-    `evaluate`'s moments at the draws, where they were kept.
+    `evaluate`'s moments at the draws, where they were kept. noise (n, P) is what each of P probes alone
+    would add to the log density, where it is known by their mean.
     """
 
     theta: np.ndarray
@@ -58,6 +59,7 @@ class Integral:
     inside: Inside | None = None
     first: np.ndarray | None = field(default=None, repr=False)
     second: np.ndarray | None = field(default=None, repr=False)
+    noise: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from .check_up import CheckUp
+
 SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
 
 
@@ -328,6 +330,19 @@ class Posterior:
             [q.statistics_of(drawn[b]) for b, q in blocks if isinstance(q, FamilyBlock)], axis=1
         )
         return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
+
+    def check(self, by: Any = None) -> CheckUp:
+        """One page on how far the answer can be believed: the worst first.
+
+        Convergence, verdicts, sensitivity to priors, the influence of rows (of levels with `by`), and
+        robust sds beside the posterior's.
+        """
+        from .check_up import check_up, look_at
+
+        groups: tuple[Any, Any] = (None, None)
+        if by is not None:
+            groups = grouped(self._what_if(), by, self.observed)
+        return check_up(repr(self).partition("\n")[0], look_at(self, self._sensitivity, groups))
 
     def _what_if(self) -> Sensitivity:
         if isinstance(self._sensitivity, Sensitivity):

@@ -17,6 +17,7 @@ from ...errors import InvalidModel
 from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability, normal_ends
 from ...posterior.posterior import Posterior
@@ -277,6 +278,10 @@ class MixedModel:
             self.certificate_,
             prob,
         )
+
+    def check(self) -> CheckUp:
+        """One page on how far the answer can be believed: convergence, verdicts, priors; the worst first."""
+        return self._fitted().check()
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.

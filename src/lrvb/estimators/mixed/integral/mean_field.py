@@ -9,18 +9,18 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from ....integrated.gaussian import Gaussian
 from ....integrated.importance import Budget, resampled
 from ....integrated.inside import Inside
 from ....integrated.integration import integrate_density
 from ....integrated.laplace import conditional_mode
 from ....integrated.mode import Mode
+from ....integrated.normal import Normal
 from ....integrated.terms import Spread, Term
 from ....numerics.sobol import sobol
 from ..priors.stated import SdPrior
 from .statement import Statement
 
-REACH, STEP = 14.0, 0.01  # of a log sd around its centre, where it is summed
+REACH, POINTS = 14.0, 2801  # of a log sd around its centre, where it is summed: densest there
 NORMALS = 64  # draws of β given the hyperparameters, for the levels' own sds
 AT_DRAWS = 256  # at which residuals are squared
 BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
@@ -32,11 +32,12 @@ def one_sd(prior: SdPrior, count: float, square: float) -> tuple[float, float, f
     q(sd) ∝ p(sd) sd^−count exp(−square/(2 sd²)).
     """
     center = np.log(square / max(count, 1.0)) / 2
-    log_sd = center + np.arange(-REACH, REACH, STEP)
+    u = np.linspace(-10.0, 10.0, POINTS)
+    log_sd = center + REACH * np.sinh(u) / np.sinh(10.0)
     with np.errstate(over="ignore", under="ignore"):
         log_q = prior.log_density(np.exp(log_sd)) + (1 - count) * log_sd
         log_q = log_q - square / 2 * np.exp(-2 * log_sd)
-        q = np.exp(log_q - log_q.max())
+        q = np.exp(log_q - log_q.max()) * np.cosh(u)
     q /= q.sum()
 
     def sd(values: np.ndarray) -> float:
@@ -59,7 +60,7 @@ def correlated(term: Term, square: np.ndarray) -> tuple[np.ndarray, Spread]:
     return weights, term.spread(theta)
 
 
-def residual_square(inside: Gaussian, theta: np.ndarray, weights: np.ndarray) -> float:
+def residual_square(inside: Normal, theta: np.ndarray, weights: np.ndarray) -> float:
     """E‖y − η‖², from σ²(N + ∂ log p(y | θ)/∂ log σ) at each draw."""
     at, h = resampled(weights, AT_DRAWS), 1e-3
     points = theta[at]
@@ -70,7 +71,7 @@ def residual_square(inside: Gaussian, theta: np.ndarray, weights: np.ndarray) ->
         return inside.log_density(t) - prior
 
     slope = (evidence(points + move) - evidence(points - move)) / (2 * h)
-    N = inside.layout.n
+    N = inside.n
     return float(np.mean(np.exp(2 * points[:, -1]) * np.maximum(N + slope, 0.0)))
 
 
@@ -79,7 +80,7 @@ def given_hyperparameters(
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Covariance (p, p) of β and every level's sd (levels, q), terms in θ's order, at one θ (d,)."""
     inside = statement.inside
-    if isinstance(inside, Gaussian):
+    if isinstance(inside, Normal):
         found = inside.moments(theta[None], np.ones(1))
         return inside.beta(theta[None])[1][0], found.levels_sd
     mode = conditional_mode(inside, theta[inside.p :], theta[: inside.p])

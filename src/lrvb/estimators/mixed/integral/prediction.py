@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ....integrated.gaussian import Gaussian
 from ....integrated.importance import resampled
+from ....integrated.normal import Normal
 from ....likelihoods import IDENTITY, LOGIT, Given
 from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import Answer
@@ -129,11 +129,11 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
     statement, design = fit.statement, fit.design
     theta, w = fit.theta, fit.weights
     inside = statement.inside
-    nodes = 1.0 if isinstance(inside, Gaussian) else max(NODES, inside.work / design.n)
+    nodes = 1.0 if isinstance(inside, Normal) else max(NODES, inside.work / design.n)
     most = int(max(FEWEST, min(CELLS / (len(at) * nodes), ENDS / len(at))))
     X = fit.standard.inward(rows.X[at])
     moved: float | np.ndarray = 0.0
-    if not isinstance(inside, Gaussian):
+    if not isinstance(inside, Normal):
         share = min(1.0, len(at) / max(1, inside.fewest))
         most = min(most, int(max(FEWEST, WORK / (share * inside.work))))
     if len(w) > most:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import InvalidModel
-from ....integrated.gaussian import Gaussian
+from ....integrated.normal import Normal
 from ....integrated.terms import split_by_size
 from ....posterior.hyperparameters import Hyperparameter
 from ....posterior.sensitivity import PriorChange
@@ -138,7 +138,7 @@ class PriorSensitivity:
     def _log_prior(self, priors: MixedPriors) -> np.ndarray:
         """log p(θ) of every term and the residual at the draws, (n,)."""
         statement, theta = self.found.statement, self.found.theta
-        first = 0 if isinstance(statement.inside, Gaussian) else statement.inside.p
+        first = 0 if isinstance(statement.inside, Normal) else statement.inside.p
         ordered = [statement.terms[t] for t in statement.order]
         parts = dict(zip(statement.order, split_by_size(theta[:, first:], ordered), strict=True))
         total = np.zeros(len(theta))
