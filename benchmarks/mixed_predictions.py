@@ -59,7 +59,9 @@ def simulate() -> tuple[pd.DataFrame, pd.DataFrame]:
     x = rng.normal(size=len(g))
     eta = 0.4 + 0.7 * x + 1.2 * rng.normal(size=GROUPS)[g]
     data = pd.DataFrame({"y": rng.binomial(1, 1 / (1 + np.exp(-eta))), "x": x, "g": g})
-    new = pd.DataFrame({"x": np.tile([-1.0, 0.0, 1.5], 5), "g": np.repeat([0, 5, 9, 14, GROUPS], 3)})
+    new = pd.DataFrame(
+        {"x": np.tile([-1.0, 0.0, 1.5], 5), "g": np.repeat([0, 5, 9, 14, GROUPS], 3)}
+    )
     return data, new
 
 
