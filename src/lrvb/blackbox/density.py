@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from .density import Density, first_line
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
+from ..numerics.lazy import jax
 from ..numerics.pareto import fit as fit_pareto
 from ..numerics.pareto import smooth
 from .blocks import FamilyBlock, RealBlock

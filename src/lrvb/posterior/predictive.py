@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..collapsed.autodiff import AutodiffSum, natural_program
@@ -15,6 +13,7 @@ from ..data.tables import Row
 from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError
 from ..families import Tilted
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from ..statement.expectation import Values
 from ..statement.parameters import require_methods

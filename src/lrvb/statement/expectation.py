@@ -12,16 +12,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
-from jax.interpreters import partial_eval
 
 from ..errors import InvalidModel
 from ..families import Normal, Tilted
 from ..families.base import Family
 from ..numerics.fingerprint import Digest
+from ..numerics.lazy import core, jax, jnp
 from ..numerics.program import Program
 from .rules import by_draws, by_quadrature, exact_rule, has_draws, has_quadrature, variable_shape
 
@@ -63,6 +60,8 @@ class Addend(NamedTuple):
 
 def addends(raw: Raw, blocks: dict[str, Family]) -> list[Addend]:
     """log p as a sum: the last additions of its own computation, followed back to what they add."""
+    from jax.interpreters import partial_eval
+
     closed = jax.make_jaxpr(raw)(specs(blocks))
     names = sorted(blocks)  # JAX's own order of a mapping
     found = []
@@ -98,13 +97,13 @@ def _kept_constants(part: Any, used: Any, constants: Any) -> list[Any]:
     return [known[id(v)] for v in used.constvars]
 
 
-def _summands(closed: ClosedJaxpr) -> list[tuple[float, Any]]:
+def _summands(closed: core.ClosedJaxpr) -> list[tuple[float, Any]]:
     """Variables whose entries, times a number each, add up to the result."""
     made = {id(v): e for e in closed.jaxpr.eqns for v in e.outvars}
     found, waiting = [], [(1.0, closed.jaxpr.outvars[0])]
     while waiting:
         share, v = waiting.pop()
-        equation = None if isinstance(v, Literal) else made.get(id(v))
+        equation = None if isinstance(v, core.Literal) else made.get(id(v))
         further = [] if equation is None else _parts(equation)
         waiting += [(share * factor, i) for factor, i in further]
         if not further:
@@ -115,7 +114,7 @@ def _summands(closed: ClosedJaxpr) -> list[tuple[float, Any]]:
 def _parts(equation: Any) -> list[tuple[float, Any]]:
     """What one operation adds up, and with which factors; nothing where it is no sum."""
     name, inputs, shape = equation.primitive.name, equation.invars, equation.outvars[0].aval.shape
-    literal = [isinstance(i, Literal) for i in inputs]
+    literal = [isinstance(i, core.Literal) for i in inputs]
     if name in ("add", "add_any", "sub") and all(i.aval.shape == shape for i in inputs):
         return [(1.0, inputs[0]), (-1.0 if name == "sub" else 1.0, inputs[1])]
     if name == "neg":

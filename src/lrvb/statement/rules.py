@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..families import (
@@ -32,6 +30,7 @@ from ..families import (
     Wishart,
 )
 from ..numerics.hermite import hermite
+from ..numerics.lazy import jax, jnp
 from ..numerics.sobol import normal_points
 
 Function = Callable[[Any], Any]

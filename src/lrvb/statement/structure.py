@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from ..data.tables import Row
 from ..errors import InvalidModel
+from ..numerics.lazy import jax, jnp
 from .expectation import Plan, Raw, Values, expected
 from .meanfield import MeanField
 from .model import Model, derived, join
 
-Specs = Mapping[str, jax.ShapeDtypeStruct]
+Specs = Mapping[str, "jax.ShapeDtypeStruct"]
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,20 @@ from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
-from ...posterior.intervals import check_probability, normal_ends
+from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
-from .answers.prediction import Answers, VariationalAnswers, check_request, predict_rows
+from .answers.prediction import (
+    LINK,
+    Answers,
+    VariationalAnswers,
+    check_request,
+    left_out,
+    predict_rows,
+)
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
@@ -53,9 +60,10 @@ class MixedModel:
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
-    (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
-    `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
-    `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
+    (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
+    "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
+    `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
+    are integrated by importance sampling, with all
     coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
     "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
@@ -95,7 +103,7 @@ class MixedModel:
             raise InvalidModel(
                 f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
             )
-        _require_fittable(likelihood_of(family))
+        _require_fittable(likelihood_of(family), factorization)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
@@ -123,6 +131,7 @@ class MixedModel:
                 priors = resolve(self.priors, design)
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
+                _require_fittable(design.family, self.factorization, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -292,7 +301,13 @@ class MixedModel:
         return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
-        self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
+        self,
+        new_data: Any = None,
+        interval: float | None = None,
+        kind: str = "mean",
+        *,
+        groups: Any = "all",
+        scale: str = "response",
     ) -> pd.DataFrame:
         """Predictions of new rows, or of the rows of the fit: `mean`, `sd`, and `lower`, `upper`.
 
@@ -303,16 +318,22 @@ class MixedModel:
         through the link. kind="response" is a new observation, with the family's own noise: counts
         have whole-numbered ends, which hold at least the probability asked for; those of a
         bernoulli response are 0 or 1.
+
+        groups="none" leaves the random effects out, which is the population's prediction at an
+        effect of zero; a list such as ["1|g"] keeps some. scale="link" is the linear predictor itself.
         """
-        check_request(interval, kind)
-        return predict_rows(self, self._design(), new_data, interval, kind)
+        check_request(interval, kind, scale)
+        design = self._design()
+        how = LINK if scale == "link" else kind
+        return predict_rows(self, design, new_data, interval, how, left_out(design, groups))
 
     # ---- random effects -------------------------------------------------------------------
 
     def ranef(self, term: str | None = None, prob: float = 0.94) -> pd.DataFrame:
         """Every level's effect: `mean, sd, mfvb_sd, lower, upper`, indexed by term and level.
 
-        `term` is one coefficient, such as "1|g"; all of them by default.
+        `term` is one coefficient, such as "1|g"; all of them by default. Intervals of an integrated
+        model are quantiles of the mixture over its draws; of a variational fit those of a normal.
         """
         import pandas as pd
 
@@ -324,25 +345,24 @@ class MixedModel:
             )
         tables = {}
         for name in self._effects.names if term is None else [term]:
-            dataset = self._effects.dataset(name)
-            mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
-            level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
+            moments = self._effects.moments(*self._effects.found[name])
             tables[name] = table(
-                level,
-                mean=mean,
-                sd=sd,
-                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
-                ends=normal_ends(mean, sd, prob),
+                pd.Index(self._effects.levels(name), name="level"),
+                mean=moments.mean,
+                sd=moments.sd,
+                mfvb_sd=moments.mfvb_sd,
+                ends=self._effects.ends(name, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 
 
-def _require_fittable(family: Likelihood) -> None:
-    """The residual of a normal response is the only dispersion that is fitted."""
-    if family.dispersions and not family.quadratic:
+def _require_fittable(family: Likelihood, factorization: str, why: str = "") -> None:
+    """A variational fit has no dispersion but the residual of a normal response."""
+    if family.dispersions and not family.quadratic and (why or factorization != "blocked"):
+        reason = f": {why}" if why else f", which is what factorization={factorization!r} asks for"
         raise InvalidModel(
-            f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
-            "do not fit; give a likelihood without one, with its value fixed in the object."
+            f"family={family.name!r} has the parameter '{family.dispersions[0].name}', which is integrated "
+            f"with the sds and has no variational fit{reason}."
         )
 
 

@@ -20,7 +20,13 @@ from ..design.design import Design
 from ..design.standardised import Standardisation
 from ..priors.stated import MixedPriors, SpreadPrior
 from .certificate import MixedCertificate, certify
-from .mean_field import correlated, given_hyperparameters, one_sd, residual_square
+from .mean_field import (
+    correlated,
+    dispersion_sds,
+    given_hyperparameters,
+    one_sd,
+    residual_square,
+)
 from .quantities import Quantities, quantities, sd_name
 from .statement import Statement, state
 
@@ -72,7 +78,9 @@ def integrate_model(
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
-    found = quantities(design, priors, beta, statement.spreads(theta), residual)
+    found = quantities(
+        design, priors, beta, statement.spreads(theta), residual, statement.dispersions(theta)
+    )
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
@@ -194,6 +202,10 @@ def _mean_field(
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
         sds |= _of_one("residual", one_sd(priors.residual, design.n, left), "residual")
+    for (name, _), sd in zip(
+        priors.dispersions, dispersion_sds(statement, weights @ theta), strict=True
+    ):
+        sds[name] = sd
     rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
     return block_diag(*parts, np.diag(rest**2))
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from ....integrated.importance import Budget, resampled
 from ....integrated.inside import Inside
-from ....integrated.integration import integrate_density
+from ....integrated.integration import EASY, integrate_density
 from ....integrated.laplace import conditional_mode
 from ....integrated.mode import Mode
 from ....integrated.normal import Normal
@@ -21,8 +21,9 @@ from ..priors.stated import SdPrior
 from .statement import Statement
 
 REACH, POINTS = 14.0, 2801  # of a log sd around its centre, where it is summed: densest there
-NORMALS = 64  # draws of β given the hyperparameters, for the levels' own sds
+NORMALS, FEW = 64, 8  # draws of β given the hyperparameters, for the levels' own sds
 AT_DRAWS = 256  # at which residuals are squared
+LOG_STEP = 0.05  # of second differences in the log of a dispersion
 BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
 
 
@@ -95,7 +96,7 @@ def _levels(
     """Sds of the levels with β normal around its conditional mode."""
     beta = mode.x[None]
     if inside.p:
-        normal = _normals(inside.p)
+        normal = _normals(inside.p, NORMALS if inside.work * NORMALS < EASY / 4 else FEW)
         beta = mode.x + normal @ np.linalg.cholesky(covariance).T
     points = np.column_stack([beta, np.tile(u, (len(beta), 1))])
     value, first, second = inside.evaluate(points)
@@ -103,7 +104,22 @@ def _levels(
     return tuple(effect.sd for effect in inside.unfold(points, w, w @ first, w @ second))
 
 
-def _normals(d: int) -> np.ndarray:
-    u = np.clip(sobol(NORMALS // 2, d, 0), 1e-9, 1 - 1e-9)
+def _normals(d: int, n: int) -> np.ndarray:
+    u = np.clip(sobol(n // 2, d, 0), 1e-9, 1 - 1e-9)
     x = ndtri(u)
     return np.concatenate([x, -x])
+
+
+def dispersion_sds(statement: Statement, theta: np.ndarray) -> list[float]:
+    """Sds of the response's own parameters φ given all else at θ: φ/√(−∂²log p/∂(log φ)²)."""
+    phi = [float(value[0]) for value in statement.dispersions(theta[None])]
+    if not phi or isinstance(statement.inside, Normal):
+        return []
+    found = []
+    for j, value in enumerate(phi):
+        step = np.zeros(len(theta))
+        step[len(theta) - len(phi) + j] = LOG_STEP
+        low, middle, high = statement.inside.log_density(theta + np.outer([-1.0, 0.0, 1.0], step))
+        curvature = (2 * middle - low - high) / LOG_STEP**2
+        found.append(value / np.sqrt(curvature) if curvature > 0 else value)
+    return found

@@ -12,16 +12,20 @@ from ....integrated.importance import resampled
 from ....integrated.normal import Normal
 from ....likelihoods import IDENTITY, LOGIT, Given
 from ....likelihoods.quantiles import nodes_quantile
-from ..answers.prediction import Answer
+from ..answers.prediction import LINK, Answer, fitted_rows
 from ..design.design import NewRows
 from .fit import IntegratedFit
 
 ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
-ENDS = 2**23  # rows × draws at which quantiles are found
+ENDS = 2**21  # rows × draws at which quantiles are found
 NODES = 30.0  # what rows are taken to have at least, for choosing draws
 WORK, FEWEST = 6e7, 128  # evaluations of the sums inside that one answer may cost, and draws it has
 GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
+NARROW, SECANTS = (
+    0.3,
+    5,
+)  # share of a variance between draws up to which secants are enough, and how many
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
 BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
 
@@ -30,7 +34,8 @@ class Lot(NamedTuple):
     """η of m rows at some draws with weights (k,): nodes (k, m, K), P, and variances (k, m).
 
     variance is that of other new levels, own that of a row's own new effect, which is noise;
-    `typical` (m,) are their means over all draws. residual (k,) is the rows' sd or None.
+    `typical` (m,) are their means over all draws. noise (k,) are the response's own parameters by
+    name, such as the residual's sd.
     """
 
     weights: np.ndarray
@@ -39,7 +44,7 @@ class Lot(NamedTuple):
     variance: np.ndarray
     own: np.ndarray
     typical: tuple[np.ndarray, np.ndarray]
-    residual: np.ndarray | None
+    noise: dict[str, np.ndarray]
 
 
 def answer(
@@ -71,7 +76,8 @@ def _some(
     interval: float | None,
     kind: str,
 ) -> Answer:
-    family, link, m = fit.design.family, fit.design.family.link, len(at)
+    family, m = fit.design.family, len(at)
+    link = IDENTITY if kind == LINK else family.link
     tall = {
         name: np.asarray(part)[..., None] if np.ndim(part) else part for name, part in given.items()
     }
@@ -86,11 +92,11 @@ def _some(
         if link not in BOUNDED:  # exp of a new level has no mean over sds with a long tail
             known = lot.typical
         v, own = (np.broadcast_to(part[..., None], lot.eta.shape) for part in known)
-        if kind == "mean":
+        if kind != "response":
             value, sd = link.moments(lot.eta, v, own)
             square = value**2 + sd**2
         else:
-            noise = {} if lot.residual is None else {"residual": lot.residual[:, None, None]}
+            noise = {name: part[:, None, None] for name, part in lot.noise.items()}
             value, spread = family.averaged(lot.eta, v + own, {**tall, **noise})
             square = value**2 + spread
         first += (wP * value).sum((0, 2))
@@ -101,8 +107,8 @@ def _some(
         inner = (lot.P * (lot.eta - center[:, :, None]) ** 2).sum(2) + lot.variance
         if kind == "response":
             inner = inner + lot.own
-            if lot.residual is not None:
-                inner = inner + lot.residual[:, None] ** 2
+            if family.quadratic:
+                inner = inner + lot.noise["residual"][:, None] ** 2
         means.append(center)
         variances.append(inner)
         owns.append(lot.own)
@@ -112,14 +118,19 @@ def _some(
         return Answer(first, sd)
     ends = np.array([0.5 - interval / 2, 0.5 + interval / 2])
     w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
-    if kind == "mean":
+    if kind != "response":
         own = w @ np.concatenate(owns)
-        lower, upper = (link.averaged(e, own) for e in _quantiles(w, center, inner, ends).T)
+        lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = _quantiles(w, center, inner, ends).T
+        lower, upper = mixture_quantiles(w, center, inner, ends).T
         return Answer(first, sd, lower, upper)
-    nodes = _quantiles(w, center, inner, QUANTILES)
+    nodes = mixture_quantiles(w, center, inner, QUANTILES)
+    drawn = fit.statement.dispersions(fit.theta)
+    if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
+        names = [dispersion.name for dispersion in family.dispersions]
+        parts = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
+        given = {**given, **dict(zip(names, parts, strict=True))}
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
 
@@ -157,11 +168,15 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
         for t, term in enumerate(design.terms):
             if term.factor == design.observation:
                 new = rows.codes[term.factor][at] < 0
-                own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
-        residual = np.exp(theta[found.at, -1]) if design.family.quadratic else None
+                own += np.where(new, (rows.R[t][at, 0] * spreads[t].sd[found.at, :1]) ** 2, 0.0)
+        if design.family.quadratic:
+            noise = {"residual": np.exp(theta[found.at, -1])}
+        else:
+            names = [dispersion.name for dispersion in design.family.dispersions]
+            noise = dict(zip(names, statement.dispersions(theta[found.at]), strict=True))
         eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
-        yield Lot(w[found.at], eta, found.P, variance, own, typical, residual)
+        yield Lot(w[found.at], eta, found.P, variance, own, typical, noise)
 
 
 def _moved(
@@ -169,7 +184,9 @@ def _moved(
 ) -> np.ndarray:
     """What the mean of η over all draws has beyond that over those chosen, (m,)."""
     integral, statement, p = fit.integral, fit.statement, fit.statement.p
-    if statement.p == 0 or integral.first is None or integral.inside is None:
+    if integral.sample is not None or statement.p == 0:
+        return np.zeros(len(at))
+    if integral.first is None or integral.inside is None:
         return np.zeros(len(at))
     beta = fit.weights @ fit.theta[:, :p] - fit.theta[chosen, :p].mean(0)
     first = integral.first[integral.weighted.heavy()]
@@ -183,17 +200,21 @@ def _moved(
     return moved
 
 
-def _quantiles(
+def mixture_quantiles(
     w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
 ) -> np.ndarray:
     """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
 
-    The mixture is cumulated on a grid of its sds, and normal scores are joined by lines.
+    Where the mixture is nearly normal, secants of normal scores find them; else it is cumulated on a grid
+    of its sds, and normal scores are joined by lines.
     """
     center = w @ mean
-    scale = np.sqrt(w @ ((mean - center) ** 2 + variance))
+    between = w @ (mean - center) ** 2
+    scale = np.sqrt(between + w @ variance)
     scale = np.maximum(scale, 1e-300)
     sd = np.maximum(np.sqrt(variance), 1e-3 * scale)
+    if len(prob) <= 2 and (between < NARROW * scale**2).all():
+        return np.stack([_end(w, mean, sd, center, scale, p) for p in ndtri(prob)], axis=1)
     below = np.empty((mean.shape[1], len(GRID)))
     for j, x in enumerate(GRID):
         below[:, j] = w @ ndtr((center + x * scale - mean) / sd)
@@ -204,6 +225,32 @@ def _quantiles(
     )
 
 
+def _end(
+    w: np.ndarray,
+    mean: np.ndarray,
+    sd: np.ndarray,
+    center: np.ndarray,
+    scale: np.ndarray,
+    asked: float,
+) -> np.ndarray:
+    """Where the mixture's normal score is `asked`, (m,)."""
+    step = np.zeros(len(center)) + asked
+    for _ in range(SECANTS):
+        below = w @ ndtr((center + step * scale - mean) / sd)
+        step += asked - ndtri(np.clip(below, 1e-16, 1 - 1e-16))
+    return center + step * scale
+
+
+def _own_quantiles(w: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Quantiles of weighted draws at `QUANTILES`."""
+    order = np.argsort(values)
+    return np.interp(QUANTILES, np.cumsum(w[order]) - w[order] / 2, values[order])
+
+
+def _shuffled(values: np.ndarray, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(values)
+
+
 class IntegratedAnswers(NamedTuple):
     """Predictions from draws."""
 
@@ -211,16 +258,7 @@ class IntegratedAnswers(NamedTuple):
 
     def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
         """The rows of the fit."""
-        design = self.fit.design
-        rows = NewRows(
-            X=design.X,
-            offset=design.offset,
-            R=[term.R for term in design.terms],
-            codes=[factor.codes for factor in design.factors],
-            labels=[],
-            trials=design.trials,
-            rows=design.rows,
-        )
+        rows = fitted_rows(self.fit.design)
         return answer(self.fit, rows, given, interval, kind)
 
     def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:

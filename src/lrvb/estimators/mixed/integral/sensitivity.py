@@ -82,6 +82,10 @@ class PriorSensitivity:
             for field, value, at in _numbers(priors.residual, lambda p: p):
                 step = 1.0 if field in _ONE_MORE else value
                 add(f"residual.{field}", value, step, _residual(priors, at))
+        for j, (name, own) in enumerate(priors.dispersions):
+            for field, value, at in _numbers(own, lambda p: p):
+                step = 1.0 if field in _ONE_MORE else value
+                add(f"{name}.{field}", value, step, _dispersion(priors, j, at))
         return found
 
     def known(self) -> list[Hyperparameter]:
@@ -156,6 +160,11 @@ class PriorSensitivity:
             if priors.residual is None:
                 raise InvalidModel("A gaussian model needs a prior of its residual sd.")
             total += priors.residual.log_density(np.exp(theta[:, -1]))
+        for (_, now), (_, before), phi in zip(
+            priors.dispersions, self.priors.dispersions, statement.dispersions(theta), strict=True
+        ):
+            if now is not before:
+                total += now.log_density(phi)
         return total
 
 
@@ -173,6 +182,17 @@ def _term(
 ) -> Callable[[float], MixedPriors]:
     def changed(value: float) -> MixedPriors:
         return replace(priors, terms=(*priors.terms[:t], at(value), *priors.terms[t + 1 :]))
+
+    return changed
+
+
+def _dispersion(
+    priors: MixedPriors, j: int, at: Callable[[float], Any]
+) -> Callable[[float], MixedPriors]:
+    def changed(value: float) -> MixedPriors:
+        parts = list(priors.dispersions)
+        parts[j] = (parts[j][0], at(value))
+        return replace(priors, dispersions=tuple(parts))
 
     return changed
 

@@ -36,6 +36,13 @@ class Statement(NamedTuple):
     order: tuple[int, ...]
     p: int
 
+    def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
+        """The response's own parameters (n,) each at n points of θ, whose last columns are their logs."""
+        if isinstance(self.inside, Normal):
+            return []
+        k = len(self.inside.kinds) - self.inside.p - sum(term.size for term in self.terms)
+        return list(np.exp(theta[:, theta.shape[1] - k :]).T)
+
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ, in the design's order, at n points of θ."""
         first = 0 if isinstance(self.inside, Normal) else self.inside.p
@@ -65,6 +72,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.mean,
         fixed.P0,
         fixed.constant,
+        tuple(prior for _, prior in priors.dispersions),
     )
     order = tuple(range(len(terms)))
     if design.family.quadratic:
