@@ -336,7 +336,7 @@ def response_program(structure: Structure) -> Callable[..., Any]:
 
 @shared
 def natural_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, m, columns) → η_z = ∂ℓ/∂m_z of every row of a chunk at its optimum."""
+    """(traced, m, columns) → η_z = ∂ℓ/∂m_z and m_z of every row of a chunk at its optimum."""
 
     def natural(traced: Any, m: Any, columns: Any) -> Any:
         q = _row_parts(structure, traced, m, columns)
@@ -344,6 +344,6 @@ def natural_program(structure: Structure) -> Callable[..., Any]:
         def one(z: Any, row: Any) -> Any:
             return jax.grad(lambda z: structure.local_term(traced, m, z, structure.row(row)))(z)
 
-        return jax.vmap(one)(q.z, columns)
+        return jax.vmap(one)(q.z, columns), q.z
 
     return natural

@@ -12,7 +12,9 @@ from ..collapsed.chunks import chunks
 from ..data.tables import Row
 from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError
+from ..families import Tilted
 from ..numerics.lazy import jax, jnp
+from ..numerics.program import Program
 from ..statement.expectation import Values
 from ..statement.parameters import require_methods
 from .locals import row_positions
@@ -86,16 +88,51 @@ def predictive(
     at = row_positions(rows, problem.n)
     at = np.arange(problem.n) if at is None else at
     program, results = natural_program(problem.structure), []
+    tilted = _tilted_program(problem)
     for s in range(len(next(iter(draws.values())))):
         t = {name: np.asarray(values[s]) for name, values in draws.items()}
-        m = _point_moments(problem, t)
-        etas = [
-            np.asarray(program(problem.traced, m, chunk.columns))[: chunk.n]
-            for chunk in chunks(problem, 4096, at)
-        ]
-        eta = np.concatenate(etas)
-        results.append([_drawn_row(problem, Values(t), eta[k], n, rng) for k, n in enumerate(at)])
+        m, drawn = _point_moments(problem, t), list[Any]()
+        for chunk in chunks(problem, 4096, at):
+            eta, z = program(problem.traced, m, chunk.columns)
+            grids = tilted(eta, z, chunk.columns).items()
+            inverted = {k: _inverted(np.asarray(x), np.asarray(q), rng) for k, (x, q) in grids}
+            etas = np.asarray(eta)
+            for k in range(chunk.n):
+                n = int(at[len(drawn)])
+                known = {name: values[k] for name, values in inverted.items()}
+                drawn.append(_drawn_row(problem, Values(t), etas[k], known, n, rng))
+        results.append(drawn)
     return np.asarray(results)
+
+
+def _tilted_program(problem: Any) -> Program:
+    """(η, z, columns) → for every tilted block a grid and log q on it, (rows, copies, nodes) each."""
+    structure, local = problem.structure, problem.local
+    steps = np.linspace(-12.0, 12.0, 1025)
+
+    def one(eta: Any, z: Any, columns: Any) -> Any:
+        row, found = structure.row(columns), {}
+        for name, family in local.blocks.items():
+            if isinstance(family, Tilted):
+                here = local.slices[name]
+                q = family.unflatten(eta[here].reshape(-1, 2), natural=True)
+                m = family.unflatten(z[here].reshape(-1, 2))
+                x = m.x[:, None] + jnp.sqrt(m.xx - m.x**2)[:, None] * steps
+                tilt = jax.vmap(jax.vmap(family.at(row).log_likelihood))(x)
+                found[name] = (x, q.x[:, None] * x + q.xx[:, None] * x**2 + tilt)
+        return found
+
+    return Program(jax.vmap(one))
+
+
+def _inverted(x: np.ndarray, log_q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One draw for each grid (rows, copies, nodes), by inverting its distribution function."""
+    q = np.exp(log_q - log_q.max(axis=-1, keepdims=True))
+    below = np.cumsum(q, axis=-1)
+    level = rng.uniform(size=q.shape[:-1])[..., None] * below[..., -1:]
+    place = np.minimum((below < level).sum(axis=-1), q.shape[-1] - 1)[..., None]
+    inside = rng.uniform(-0.5, 0.5, size=place.shape) * (x[..., 1:2] - x[..., :1])
+    return (np.take_along_axis(x, place, axis=-1) + inside)[..., 0]
 
 
 def _point_moments(problem: Any, t: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -108,11 +145,21 @@ def _point_moments(problem: Any, t: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _drawn_row(problem: Any, t: Values, eta: np.ndarray, n: int, rng: np.random.Generator) -> Any:
-    """One row's data from its variables, drawn from q at η."""
+def _drawn_row(
+    problem: Any,
+    t: Values,
+    eta: np.ndarray,
+    known: Mapping[str, np.ndarray],
+    n: int,
+    rng: np.random.Generator,
+) -> Any:
+    """One row's data from its variables, drawn from q at η where they are not drawn yet."""
     row = Row({k: np.asarray(c[n]) for k, c in problem.rows.columns.items()}, None)
     values = {}
     for name, family in problem.local.blocks.items():
+        if name in known:
+            values[name] = known[name].reshape(family.batch)
+            continue
         one = family.at(row).single()
         copies = eta[problem.local.slices[name]].reshape(family.copies, family.size)
         drawn = [one.sample(one.Stats(*map(np.asarray, one.unflatten(c, natural=True))), rng, 1)[0]
