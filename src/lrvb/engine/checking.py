@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
+from ..numerics.lazy import jax, jnp
 import numpy as np
 
 from ..data.tables import Rows
