@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.tables import Rows
 from ..errors import LrvbError
 from ..families import Normal, Tilted
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from ..statement.expectation import EXACT, expected, planned
 from ..statement.meanfield import MeanField
