@@ -136,6 +136,11 @@ def _verdict(
     allowed = ALLOWED if draws.method == "hmc" or draws.k_hat < LOW_K_HAT else 0.0
     close = abs(shift) <= SHIFT + min(error, 1.5 * allowed)
     agrees = close and abs(log_ratio) <= RATIO + min(sd_error, allowed)
+    if agrees and draws.method == "importance" and not draws.k_hat < LOW_K_HAT:
+        return DOUBTFUL, (
+            f"k-hat is {draws.k_hat:.2f}, too near {K_HAT:g} to confirm anything, though as far as seen "
+            f"{difference}."
+        )
     if agrees:
         return TRUST, f"Confirmed: {difference}."
     return REPAIRED, f"Linear response was off: {difference}; the certified numbers are shown."
