@@ -26,6 +26,7 @@ collapsed
 integrated
 engine
 posterior
+blackbox
 models report bridges
 estimators plot
 lrvb
@@ -40,7 +41,10 @@ GUESTS = {
     "arviz": ("bridges.arviz",),
     "dask": ("bridges.dask",),
     "distributed": ("bridges.dask",),
-    "numpyro": ("studies.reference.nuts",),
+    "numpyro": ("studies.reference.nuts", "bridges.numpyro"),
+    "funsor": ("bridges.numpyro",),
+    "pymc": ("bridges.pymc",),
+    "pytensor": ("bridges.pymc",),
     "sklearn": ("estimators",),
 }
 

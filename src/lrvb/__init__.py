@@ -4,18 +4,10 @@ State a model (or pick one from `lrvb.models`), call `lrvb.infer`, and ask the p
 standard deviations, covariances of anything, and the local variables of every row.
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import likelihoods, models, plot, prior
-from .collapsed.autodiff import AutodiffSum
-from .collapsed.gram import GramSum
-from .collapsed.partitions import Chunks
-from .collapsed.seam import LocalSum
-from .data.tables import Rows
-from .engine.curvature import Curvature, linearize
-from .engine.fitting import Fit, fit
-from .engine.response import Response, respond
 from .errors import (
     CacheRefused,
     CoincidentComponents,
@@ -29,23 +21,6 @@ from .errors import (
     NotAveraged,
     NotConverged,
 )
-from .families import (
-    Beta,
-    Categorical,
-    Dirichlet,
-    Family,
-    Gamma,
-    GaussianChain,
-    MarkovChain,
-    MultivariateNormal,
-    Normal,
-    Tilted,
-    Wishart,
-)
-from .posterior.certificate import Certificate
-from .posterior.posterior import Posterior, infer, summarize
-from .posterior.storage import load
-from .statement.model import Model
 
 try:
     __version__ = version("lrvb")
@@ -54,26 +29,96 @@ except PackageNotFoundError:  # pragma: no cover - a source tree that is not ins
     __version__ = "0+unknown"
 
 if TYPE_CHECKING:
+    from . import likelihoods, models, plot, prior
+    from .bridges.log_density import BlackBox, from_log_density
+    from .bridges.numpyro import from_numpyro
+    from .bridges.pymc import from_pymc
+    from .collapsed.autodiff import AutodiffSum
+    from .collapsed.gram import GramSum
+    from .collapsed.partitions import Chunks
+    from .collapsed.seam import LocalSum
+    from .data.tables import Rows
+    from .engine.curvature import Curvature, linearize
+    from .engine.fitting import Fit, fit
+    from .engine.response import Response, respond
     from .estimators.mixed.estimator import MixedModel
     from .estimators.mixture.estimator import GaussianMixture
+    from .families import (
+        Beta,
+        Categorical,
+        Dirichlet,
+        Family,
+        Gamma,
+        GaussianChain,
+        MarkovChain,
+        MultivariateNormal,
+        Normal,
+        Tilted,
+        Wishart,
+    )
+    from .posterior.certificate import Certificate
+    from .posterior.posterior import Posterior, infer, summarize
+    from .posterior.storage import load
+    from .statement.model import Model
+
+_MODULES = ("likelihoods", "models", "plot", "prior")
+_HOMES = {
+    "AutodiffSum": ".collapsed.autodiff",
+    "Beta": ".families",
+    "BlackBox": ".bridges.log_density",
+    "Categorical": ".families",
+    "Certificate": ".posterior.certificate",
+    "Chunks": ".collapsed.partitions",
+    "Curvature": ".engine.curvature",
+    "Dirichlet": ".families",
+    "Family": ".families",
+    "Fit": ".engine.fitting",
+    "Gamma": ".families",
+    "GaussianChain": ".families",
+    "GaussianMixture": ".estimators.mixture.estimator",
+    "GramSum": ".collapsed.gram",
+    "LocalSum": ".collapsed.seam",
+    "MarkovChain": ".families",
+    "MixedModel": ".estimators.mixed.estimator",
+    "Model": ".statement.model",
+    "MultivariateNormal": ".families",
+    "Normal": ".families",
+    "Posterior": ".posterior.posterior",
+    "Response": ".engine.response",
+    "Rows": ".data.tables",
+    "Tilted": ".families",
+    "Wishart": ".families",
+    "fit": ".engine.fitting",
+    "from_log_density": ".bridges.log_density",
+    "from_numpyro": ".bridges.numpyro",
+    "from_pymc": ".bridges.pymc",
+    "infer": ".posterior.posterior",
+    "linearize": ".engine.curvature",
+    "load": ".posterior.storage",
+    "respond": ".engine.response",
+    "summarize": ".posterior.posterior",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators are imported on first use: scikit-learn takes longer to import than we do."""
-    if name == "GaussianMixture":
-        from .estimators.mixture.estimator import GaussianMixture
-
-        return GaussianMixture
-    if name == "MixedModel":
-        from .estimators.mixed.estimator import MixedModel
-
-        return MixedModel
+    """Everything but the errors is imported on first use: JAX and others take longer than a small fit."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name], __name__), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'lrvb' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BlackBox",
     "CacheRefused",
     "Categorical",
     "Certificate",
@@ -109,6 +154,9 @@ __all__ = [
     "Wishart",
     "__version__",
     "fit",
+    "from_log_density",
+    "from_numpyro",
+    "from_pymc",
     "infer",
     "likelihoods",
     "linearize",

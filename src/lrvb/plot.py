@@ -87,6 +87,48 @@ def certificate(
     return draw_certificate(found, names, ax, prob=prob)
 
 
+def prior_sensitivity(table: Any, ax: Axes | None = None, *, most: int = 15) -> Axes:
+    """The largest changes of `Posterior.prior_sensitivity`: a lollipop for each plain step of a prior.
+
+    Those beyond half a posterior sd, where the prior decides, are red.
+    """
+    try:
+        from .report.what_if_plots import draw_prior_sensitivity
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_prior_sensitivity(table, ax, most=most)
+
+
+def influence(
+    table: Any, name: str | None = None, ax: Axes | None = None, *, labelled: int = 5
+) -> Axes:
+    """The influence of every row or level on one quantity, a column of `Posterior.influence`.
+
+    The first column by default; the `labelled` largest have their labels.
+    """
+    try:
+        from .report.what_if_plots import draw_influence
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_influence(table, name, ax, labelled=labelled)
+
+
+def robust(
+    posterior: Any,
+    names: Any = None,
+    by: Any = None,
+    ax: Axes | None = None,
+    *,
+    prob: float = 0.94,
+) -> Axes:
+    """Intervals by the posterior's sds and by robust ones, quantity by quantity, in posterior sds."""
+    try:
+        from .report.what_if_plots import draw_robust
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_robust(posterior, names, by, ax, prob=prob)
+
+
 def _missing(error: ImportError) -> ImportError:
     """The error that says how to get Matplotlib, when it is what is missing."""
     if (error.name or "").split(".")[0] != "matplotlib":

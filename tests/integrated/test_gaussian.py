@@ -61,7 +61,7 @@ def dense(model, rows, terms, theta):
 def test_evidence_is_the_density_of_y(kind):
     """log p(y | θ) = log N(y; Xμ + offset, CSCᵀ + σ²I)."""
     model, rows, terms, theta = design(kind)
-    prior = model._log_prior(theta, model.spreads(theta))
+    prior = model.log_prior(theta, model.spreads(theta))
     for i, t in enumerate(theta):
         C, S = dense(model, rows, terms, t)
         V = C @ S @ C.T + np.exp(2 * t[-1]) * np.eye(N)

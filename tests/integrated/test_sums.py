@@ -21,9 +21,11 @@ from small import (
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.crossed import Crossed
+from lrvb.integrated.factor import TOLERANCE
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import differenced
 from lrvb.integrated.nested import Nested, is_nested
+from lrvb.integrated.row_sums import Directly, Plane
 from lrvb.integrated.slopes import Slopes
 
 BETA = np.array([0.2, -0.4])
@@ -53,14 +55,59 @@ def test_levels_agree_with_dense_quadrature(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_error_of_half_the_nodes_bounds_the_error(family):
-    """Exponential convergence: the full sum's error is at most the square of half's, and e^−20."""
+def test_error_of_the_nodes_bounds_the_error(family):
+    """Twice the nodes tell the step's error; what ends cut is told by what is seen there."""
     model, _, _, theta = levels_model(family)
     exact = model.log_density(theta[None])[0]
-    for nodes in (13, 17, 25):
+    for nodes in (7, 9, 13, 17, 25):
         model.nodes = nodes
         off = abs(model.log_density(theta[None])[0] - exact)
         assert off <= 2 * model.error(theta[None])[0] + 1e-7
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("effects", [1, 2])
+def test_chosen_nodes_suffice_where_they_were_chosen_and_near(family, effects):
+    """Within TOLERANCE where ends were searched for, and half an sd of θ from there."""
+    if effects == 1:
+        model, *_, theta = levels_model(family)
+    else:
+        model, *_, theta = slopes_model(family, True)
+    rng = np.random.default_rng(0)
+    points = theta + np.vstack([np.zeros(len(theta)), 0.3 * rng.normal(size=(5, len(theta)))])
+    exact = model.log_density(points)
+    model.choose_nodes(points[:2])
+    assert model.nodes < 41
+    off = np.abs(model.log_density(points) - exact)
+    assert np.all(off[:2] < TOLERANCE)
+    assert np.all(off[2:] < 3 * TOLERANCE)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson"])
+@pytest.mark.parametrize("effects", [1, 2])
+def test_products_of_exponentials_agree_with_rows_one_by_one(family, effects):
+    """Every sum of `Exponents` against `Directly`, where products overflow too."""
+    model, *_, theta = levels_model(family) if effects == 1 else slopes_model(family, True)
+    for scale in (1.0, 30.0, 900.0):
+        points = theta + np.vstack([np.zeros(len(theta)), np.linspace(-0.3, 0.3, len(theta))])
+        points[:, 0] = scale * 0.2
+        fast = model._exponential.at(points, model.k)
+        slow = Directly(model.rows, model.groups, model.R, points, model.k)
+        rng = np.random.default_rng(1)
+        z = rng.normal(size=(2, model.G, effects))
+        with np.errstate(over="ignore"):
+            assert_allclose(fast.height(z), slow.height(z), rtol=1e-12)
+            for ours, theirs in zip(fast.slopes(z), slow.slopes(z), strict=True):
+                assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+            steps = np.linspace(-2, 2, 5)
+            if effects == 1:
+                grid = z + steps
+                assert_allclose(fast.line(grid), slow.line(grid), rtol=1e-10)
+            else:
+                plane = Plane(
+                    z[..., :1] + steps, z[..., 1:] + 0.3 * steps, 0.5 * steps + 0 * z[..., :1]
+                )
+                assert_allclose(fast.plane(plane), slow.plane(plane), rtol=1e-10)
 
 
 def test_merged_levels_change_nothing():
@@ -92,16 +139,6 @@ def test_moments_of_levels(family):
     assert_allclose([mean[-1, 0], sd[-1, 0]], [0, 1.7], atol=1e-12)
 
 
-def test_draws_of_levels_have_their_moments():
-    """Five standard errors."""
-    model, _, _, theta = levels_model("bernoulli")
-    n = 4000
-    draws = model.draw_levels(np.tile(theta, (n, 1)), seed=1)[:, :, 0]
-    ((mean, sd),) = effects(model, theta[None], np.ones(1))
-    assert np.all(np.abs(draws.mean(0) - mean[:, 0]) < 5 * sd[:, 0] / np.sqrt(n))
-    assert_allclose(draws.std(0), sd[:, 0], rtol=5 * np.sqrt(1 / n))
-
-
 def slopes_model(family, correlated, nodes=41):
     rng = np.random.default_rng(5)
     n, g = 30, 5
@@ -126,7 +163,7 @@ def slopes_model(family, correlated, nodes=41):
 def test_slopes_agree_with_dense_quadrature(family, correlated):
     model, rows, codes, x, theta = slopes_model(family, correlated)
     phi = np.exp(dispersion(family))
-    precision, _ = model._precision(theta[None, 2 : 2 + model.k])
+    precision, _ = model._precision(theta[None])
     L = np.linalg.cholesky(np.linalg.inv(precision[0]))
     axis = np.linspace(-8, 8, 501)
     e = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)
@@ -154,8 +191,8 @@ def test_slopes_agree_with_dense_quadrature(family, correlated):
 def nested_model(family, step=0.6):
     rng = np.random.default_rng(1)
     n = 30
-    inner = rng.permutation(n) % 9
-    outer = inner % 3
+    inner = rng.permutation(np.r_[np.arange(9), 4 + np.arange(n - 9) % 5])  # of unequal sizes
+    outer = inner // 3
     X = np.column_stack([np.ones(n), rng.normal(size=n)])
     rows = regression(family, X @ BETA, X)
     model = Nested(rows, intercepts(outer, 4), intercepts(inner, 9))
@@ -206,6 +243,25 @@ def test_nested_grids_of_one_or_of_each_outer_node_agree():
     alone = np.delete(theta, 3)[None]
     single = outer.log_density(alone) - outer._log_prior(alone)
     assert_allclose(without, single, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_single_precision_of_nested_sums_is_enough(family):
+    """Rounding is 1e-7 of each of nine inner sums; where it has no number, double precision is used."""
+    model, *_, theta = nested_model(family)
+    points = np.tile(theta, (3, 1))
+    points[1, 2:4], points[2, 3] = [1.5, -2.0], -4.0
+    exact = model.evaluate(points)
+    model.single = True
+    quick = model.evaluate(points)
+    assert_allclose(quick.value, exact.value, atol=2e-5)
+    assert_allclose(quick.first, exact.first, atol=1e-5)
+    assert_allclose(quick.second, exact.second, atol=1e-5)
+    points[:, 0] = 60.0  # rows that contradict each other by more than e^−88
+    model.single = False
+    exact = model.log_density(points)
+    model.single = True
+    assert_allclose(model.log_density(points), exact, rtol=1e-6)
 
 
 def _sorted_outer(model):

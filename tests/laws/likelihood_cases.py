@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from lrvb.likelihoods import BERNOULLI, BINOMIAL, GAUSSIAN, LOG, POISSON, Likelihood
+from lrvb.likelihoods import (
+    BERNOULLI,
+    BINOMIAL,
+    GAUSSIAN,
+    LOG,
+    NEGATIVE_BINOMIAL,
+    POISSON,
+    Likelihood,
+)
 
 SKELETON = Path(__file__).resolve().parents[2] / "docs" / "skeletons" / "likelihood.py"
 
@@ -66,6 +74,7 @@ WHOLE = {
 CASES = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
+    LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
     LikelihoodCase(
         BINOMIAL,
         COUNTS,
@@ -82,4 +91,4 @@ CASES = [
     LikelihoodCase(runpy.run_path(str(SKELETON))["Geometric"](), COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(Waiting(), COUNTS / 10 + 0.1, ETA, {}),
 ]
-SHIPPED = CASES[:4]
+SHIPPED = CASES[:5]

@@ -305,7 +305,7 @@ def test_bad_data_are_named(case, problem):
     """Column, row and value, in one sentence."""
     values, row = case.refused[problem]
     y = np.array(values)
-    given = {name: part[: len(y)] for name, part in case.given.items()}
+    given = take(case.given, slice(len(y)))
 
     def refuse(column, row, value, problem, remedy):
         return invalid_value(column, (row,), value, problem, remedy)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..errors import LrvbError
+from ..posterior.axes import Axes
 from ..posterior.blocks import RealBlock
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ def draws_to_arviz(draws: dict[str, np.ndarray]) -> Any:
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
     how = "Gaussian copula" if posterior.weighted is None else "importance sampling"
+    if posterior.certificate is not None and posterior.certificate.polish is not None:
+        how = "HMC"
     groups = {
-        "/posterior": _posterior(posterior.draws(n, seed), how).assign_coords(
+        "/posterior": _posterior(posterior.draws(n, seed), how, posterior.axes).assign_coords(
             _coordinates(posterior)
         ),
         "/linear_response": xr.Dataset(
@@ -67,20 +70,23 @@ def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
-def _posterior(draws: dict[str, np.ndarray], sampling: str = "Gaussian copula") -> xr.Dataset:
+def _posterior(
+    draws: dict[str, np.ndarray],
+    sampling: str = "Gaussian copula",
+    axes: Axes | None = None,
+) -> xr.Dataset:
+    axes = Axes() if axes is None else axes
     variables = {
-        name: (
-            ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))),
-            values[None],
-        )
+        name: (("chain", "draw", *axes.of(name, values.shape[1:], draws)), values[None])
         for name, values in _allowed(draws, {"chain", "draw"}).items()
     }
     n = len(next(iter(draws.values())))
-    return xr.Dataset(
+    found = xr.Dataset(
         variables,
         coords={"chain": [0], "draw": np.arange(n)},
         attrs={"inference_library": "lrvb", "sampling": sampling},
     )
+    return found.assign_coords(axes.labels(found.sizes))
 
 
 def _coordinates(posterior: Posterior) -> dict[str, list[str]]:
@@ -99,11 +105,17 @@ def _observed(posterior: Posterior) -> xr.Dataset | None:
     data = posterior.observed
     if data is None:
         return None
+    columns = {
+        name: column if hasattr(column, "__dask_graph__") else np.asarray(column)
+        for name, column in _allowed(data, {"row"}).items()
+    }
+    lengths = {column.shape[:1] for column in columns.values()}
     variables = {}
-    for name, column in _allowed(data, {"row"}).items():
-        values = column if hasattr(column, "__dask_graph__") else np.asarray(column)
-        inner = (f"{name}_dim_{i}" for i in range(1, values.ndim))
-        variables[name] = (("row", *inner), values)
+    for name, values in columns.items():
+        dims = [f"{name}_dim_{i}" for i in range(values.ndim)]
+        if len(lengths) == 1 and values.ndim:
+            dims[0] = "row"
+        variables[name] = (dims, values)
     return xr.Dataset(variables)
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel
 from ..families import Normal
 from ..numerics.algebra import absorb_local, local_root, response_root
 from ..numerics.hermite import hermite
+from ..numerics.lazy import jax, jnp
 from ..numerics.second_differences import around, second_differences
 from ..statement.problem import Problem
 from ..statement.programs import shared

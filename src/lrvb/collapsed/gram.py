@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel
 from ..families import Categorical
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from ..numerics.algebra import cholesky, solve_lower, whitened
 from ..numerics.conjugate_gradients import solve
+from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
 
 #: Local coordinates beyond which no d × d matrix is formed.

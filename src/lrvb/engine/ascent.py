@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from ..errors import InvalidModel
 from ..statement.parameters import invalid_parts
@@ -21,6 +20,8 @@ class Search:
     """The path from the start to the optimum: current point, trace and progress bar."""
 
     def __init__(self, objective: Objective, max_iter: int, progress: bool):
+        from tqdm.auto import tqdm
+
         self.objective, self.max_iter = objective, max_iter
         self.trace: list[float] = []
         self.n_iter = 0

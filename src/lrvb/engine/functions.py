@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField, Moments
 
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.sample import sample_rows
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..numerics.second_differences import STEP, around, first_differences, second_differences
 from ..statement.programs import global_density_program, means_program
 from .fitting import Fit

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..collapsed.autodiff import row_density_program, row_sum_program, score_program
@@ -21,6 +20,7 @@ from ..collapsed.chunks import chunk_length, chunks, point_chunks
 from ..errors import InvalidModel, NotConverged
 from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
+from ..numerics.lazy import jax
 from ..statement.programs import shared
 from ..statement.structure import Structure
 from ..statement.tracing import reads_number

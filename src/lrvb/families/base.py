@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from copy import copy as shallow
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel
+from ..numerics.lazy import jax, jnp
 from ..numerics.packing import Slot, pack, size, unpack
 
 Stats = Any  # a NamedTuple of arrays: one field per statistic; η, m and T share it

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel
+from ..numerics.lazy import jax, jnp
 from ..numerics.packing import Slot
 from .base import Family, whole_number
 

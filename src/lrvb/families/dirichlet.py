@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
+from ..numerics.lazy import jnp
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma, trigamma_excess

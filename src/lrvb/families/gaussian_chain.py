@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from ..numerics.lazy import jnp, lax
 from ..numerics.packing import Slot
 from .base import Family, whole_number
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..errors import InvalidModel
 from ..numerics.double import double
+from ..numerics.lazy import jax, jnp, lax
 from ..numerics.packing import Slot
 from .base import Family, whole_number
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 
+from ..numerics.lazy import jnp, linalg
 from ..numerics.packing import Slot, pack_symmetric, symmetric_root
 from .base import Family, whole_number
 
@@ -119,5 +118,5 @@ class MultivariateNormal(Family):
 def _root(eta: MultivariateNormalStats) -> tuple[Any, Any]:
     """L = K⁻ᵀ with Σ = LLᵀ, and log|L|, from the Cholesky factor K of Λ: NaN if not definite."""
     K = jnp.linalg.cholesky(-2 * eta.xx)
-    L = solve_triangular(K, jnp.eye(K.shape[-1]), lower=True).T
+    L = linalg.solve_triangular(K, jnp.eye(K.shape[-1]), lower=True).T
     return L, -jnp.sum(jnp.log(jnp.diagonal(K)))

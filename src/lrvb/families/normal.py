@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
+from ..numerics.lazy import jnp
 from ..numerics.packing import Slot
 from .base import Family
 

@@ -6,13 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..errors import InvalidModel
 from ..numerics.double import double
+from ..numerics.lazy import jax, jnp, lax
 from ..numerics.packing import Slot
 from ..numerics.quadrature import support, trapezoid
 from .base import Family, whole_number

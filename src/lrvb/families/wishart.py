@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 
+from ..numerics.lazy import jnp, linalg
 from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
 from ..numerics.scores import log_gamma_at
 from ..numerics.special import digamma, gamma_entropy, gammaln, trigamma_excess
@@ -186,7 +185,7 @@ class Wishart(Family):
 def _root(eta: WishartStats) -> tuple[Any, Any]:
     """L = K⁻ᵀ with W = LLᵀ, and log|W|, from the Cholesky factor K of W⁻¹: NaN if not definite."""
     K = jnp.linalg.cholesky(-2 * eta.x)
-    L = solve_triangular(K, jnp.eye(K.shape[-1]), lower=True).T
+    L = linalg.solve_triangular(K, jnp.eye(K.shape[-1]), lower=True).T
     return L, -2 * jnp.sum(jnp.log(jnp.diagonal(K)))
 
 

@@ -28,6 +28,17 @@ class Density:
         """Kinds of φ as θ states them."""
         return tuple(LOG * len(self.names))
 
+    @property
+    def exponential(self) -> str:
+        """How log p depends on e^η, as the class says that states log p itself; or nothing."""
+        kind = type(self.likelihood)
+        for base in kind.__mro__:
+            if "exponential" in vars(base):
+                return kind.exponential
+            if "log_p" in vars(base) or "kernel" in vars(base):
+                return ""
+        return ""
+
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
         return float(np.sum(self.likelihood.constant(columns[0], self._given(columns))))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..collapsed.gaussian.layout import Grouping, Layout
-from .coordinates import LOG, Kind
 from .inside import Lines
+from .normal import Moments, Normal
 from .regression import Regression
-from .terms import SdPrior, Spread, Term, split_by_size
+from .terms import SdPrior, Term
 
 _CELLS = 2**22  # numbers in the largest array of one chunk of θ
 _PRODUCT = 2**24  # entries up to which BᵀEB of all θ is one matrix product
@@ -37,30 +37,14 @@ class Conditional(NamedTuple):
     F: np.ndarray
 
 
-class Moments(NamedTuple):
-    """Posterior means and sds: of β (p,), and of each term's coefficients (levels, q).
-
-    with_beta and with_values are each term's covariances with β (levels, q, p) and with other values
-    at the draws (levels, q, a); squares Σ_k E zₖzₖᵀ (q, q).
-    """
-
-    beta: np.ndarray
-    beta_sd: np.ndarray
-    levels: tuple[np.ndarray, ...]
-    levels_sd: tuple[np.ndarray, ...]
-    with_beta: tuple[np.ndarray, ...]
-    with_values: tuple[np.ndarray, ...]
-    squares: tuple[np.ndarray, ...]
-
-
-class Gaussian:
+class Gaussian(Normal):
     """y = Xβ + Σ_t R_t z_t + ε: the log density of θ, and the coefficients given θ.
 
     Terms of one factor that is the largest are eliminated together; a flat prior of β is allowed.
     """
 
     def __init__(self, rows: Regression, terms: Sequence[Term], residual: SdPrior):
-        self.rows, self.terms, self.residual = rows, tuple(terms), residual
+        super().__init__(rows, terms, residual)
         # the factor with most coefficients is eliminated, with all terms that share its codes
         first = max(terms, key=lambda term: term.levels * term.q)
         self.together = [t for t, term in enumerate(terms) if _same(term.codes, first.codes)]
@@ -86,22 +70,7 @@ class Gaussian:
     @property
     def work(self) -> float:
         """What one point costs, in evaluations of a row's density: flops of dense products."""
-        return (self.G * self.q**2 * self.r**2 + self.r**3) / 100 + self.G * self.q**3 + 100
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """Kinds of θ: every term's, then the log residual sd."""
-        return [kind for term in self.terms for kind in term.kinds] + LOG
-
-    def start(self) -> np.ndarray:
-        """A first θ: the residual and each term with an equal share of the rows' spread."""
-        scale = self.scale / np.sqrt(1 + len(self.terms))
-        return np.concatenate([*(term.start(scale) for term in self.terms), [np.log(scale)]])
-
-    def spreads(self, theta: np.ndarray) -> list[Spread]:
-        """Each term's Σ at n points."""
-        parts = split_by_size(theta[:, :-1], self.terms)
-        return [term.spread(part) for term, part in zip(self.terms, parts, strict=True)]
+        return dense_work(self.G, self.q, self.r)
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where it is beyond double precision."""
@@ -248,7 +217,7 @@ class Gaussian:
         n, N, r = len(theta), self.layout.n, self.r
         spreads = self.spreads(theta)
         tau = np.exp(-2 * theta[:, -1])
-        prior = self._log_prior(theta, spreads)
+        prior = self.log_prior(theta, spreads)
         value = prior - N * (theta[:, -1] + np.log(2 * np.pi) / 2) - tau * self.yy / 2
         blocks = np.zeros((n, self.q, self.q))
         at = 0
@@ -319,14 +288,10 @@ class Gaussian:
             self._made = BB, Bb, np.einsum("gi,gj->gij", b, b).reshape(size)
         return self._made
 
-    def _log_prior(self, theta: np.ndarray, spreads: Sequence[Spread]) -> np.ndarray:
-        """log p(θ) at n points."""
-        log_sd = theta[:, -1]
-        total = self.residual.log_density(np.exp(log_sd)) + log_sd
-        parts = split_by_size(theta[:, :-1], self.terms)
-        for term, part, spread in zip(self.terms, parts, spreads, strict=True):
-            total = total + term.log_prior(part, spread)
-        return total
+
+def dense_work(G: int, q: int, r: int) -> float:
+    """What one point costs of G levels with q coefficients and r of the rest."""
+    return (G * q**2 * r**2 + r**3) / 100 + G * q**3 + 100
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -6,6 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+_CELLS = 2.0**14  # cells of a block of groups: what fits a processor's cache
+_SAMPLE = 1000  # rows that are compared before all are
+_ALIKE = 1.25  # sizes of groups in one block, largest to smallest
+
+
+class Block(NamedTuple):
+    """Groups of nearly one size: their numbers, their rows (groups, size), and which are there."""
+
+    groups: slice
+    rows: np.ndarray
+    there: np.ndarray
+
 
 class Groups(NamedTuple):
     """Rows to keep, sorted by group, (n,); each group's first place among them, its count of levels.
@@ -23,11 +35,39 @@ class Groups(NamedTuple):
         """Sums over the rows of each group."""
         return np.add.reduceat(values, self.starts, axis=axis)
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each group, (G,)."""
+        return np.diff(np.append(self.starts, len(self.of)))
 
-def gather(codes: np.ndarray, levels: int, values: np.ndarray | None = None) -> Groups:
+    def blocks(self, cells: int) -> list[Block]:
+        """Groups, larger ones first, in runs of nearly one size, with so many cells a group."""
+        sizes = self.sizes
+        found, start, most = [], 0, max(1, int(_CELLS / cells))
+        while start < len(sizes):
+            alike = int(np.searchsorted(-sizes, -sizes[start] / _ALIKE, side="right"))
+            end = max(start + 1, min(start + most, alike))
+            place = np.arange(sizes[start])
+            there = place < sizes[start:end, None]
+            begin = self.starts[start:end, None]
+            found.append(Block(slice(start, end), begin + np.where(there, place, 0), there))
+            start = end
+        return found
+
+
+def repeat(values: np.ndarray) -> bool:
+    """Whether rows (N, k) look as if some were alike: not where a sample of them are all different."""
+    sample = values[:: max(1, len(values) // _SAMPLE)]
+    return len(np.unique(sample, axis=0)) < len(sample)
+
+
+def gather(
+    codes: np.ndarray, levels: int, values: np.ndarray | None = None, by_size: bool = False
+) -> Groups:
     """Groups of the levels 0, …, levels − 1; those whose rows of `values` (N, k) agree are merged.
 
-    Rows may be in any order within a level. Without `values` nothing is merged.
+    Rows may be in any order within a level. Without `values` nothing is merged. Groups are in the order
+    of their levels, or with more rows first.
     """
     order = np.argsort(codes, kind="stable")
     if values is not None:
@@ -46,6 +86,11 @@ def gather(codes: np.ndarray, levels: int, values: np.ndarray | None = None) -> 
             _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
             representative[those] = those[first][inverse.reshape(-1)]
     kept, merged = np.unique(representative, return_inverse=True)
+    if by_size:
+        falling = np.argsort(-sizes[kept], kind="stable")
+        rank = np.empty_like(falling)
+        rank[falling] = np.arange(len(falling))
+        kept, merged = kept[falling], rank[merged]
     counts = np.bincount(merged).astype(float)
     lengths = sizes[kept]
     of = np.repeat(np.arange(len(kept)), lengths)

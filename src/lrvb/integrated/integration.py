@@ -13,21 +13,22 @@ from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate, resampled
-from .inside import Effects, Inside
+from .inside import Effects, Evaluated, Inside
 from .laplace import Marginal
 from .mode import Mode, climb, differenced
 from .path import Path
-from .proposals import Target, fit_blocks, probed
+from .proposals import Proposal, Target, fit_blocks, probed
+from .surrogate import CHECKED, NotSmooth, learn, points_needed
 
 Progress = Callable[[int, int], None]
 
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
+LONG = 4e9  # evaluations that few points may cost, where rows are so many
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-NODE_ERROR = (
-    0.1  # of a log density by half the nodes, squared and summed; all of them have far less
-)
+WANTED = 0.03  # of an sd, above which more draws are taken
+NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _AGAIN = 512
 _CHECKED = 32  # draws at which the sums inside are checked
@@ -48,8 +49,9 @@ class LevelMoments(NamedTuple):
 class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
-    node_error is what half the nodes of the sums inside leave, at the draws. first and second are
-    `evaluate`'s moments at the draws, where they were kept.
+    node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments at
+    the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
+    what each of P probes alone would add to the log density, where it is known by their mean.
     """
 
     theta: np.ndarray
@@ -58,6 +60,8 @@ class Integral:
     inside: Inside | None = None
     first: np.ndarray | None = field(default=None, repr=False)
     second: np.ndarray | None = field(default=None, repr=False)
+    sample: np.ndarray | None = field(default=None, repr=False)
+    noise: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
@@ -75,6 +79,8 @@ class Integral:
         assert self.inside is not None
         theta, w = self.theta, self.weighted.weights
         first, second = self.first, self.second
+        if self.sample is not None:
+            return self._from_sample(values)
         if first is None or second is None:
             at = resampled(w, _AGAIN)
             theta, values, w = theta[at], values[at], np.full(_AGAIN, 1 / _AGAIN)
@@ -83,10 +89,29 @@ class Integral:
         found = self.inside.unfold(theta, w, w @ first, w @ second)
         return LevelMoments(found, self.inside.expand(first.T @ (w[:, None] * away)))
 
+    def _from_sample(self, values: np.ndarray) -> LevelMoments:
+        """Moments as functions of θ by linear regression on the sample, averaged over all draws."""
+        assert self.inside is not None
+        assert self.sample is not None
+        assert self.first is not None
+        assert self.second is not None
+        w = self.weighted.weights
+        center = w @ self.theta
+        sd = np.maximum(self.weighted.sd(self.theta), 1e-300)
+        all_away, away = (self.theta - center) / sd, (self.sample - center) / sd
+        line = np.linalg.pinv(np.column_stack([np.ones(len(away)), away]))
+        level, slopes = line[:1], line[1:]
+        found = self.inside.unfold(self.theta, w, (level @ self.first)[0], (level @ self.second)[0])
+        covariance = all_away.T @ (w[:, None] * (values - w @ values))
+        cross = self.inside.expand((slopes @ self.first).T @ covariance)
+        return LevelMoments(found, cross)
+
 
 def enough(d: int, levels: int) -> Budget:
-    """The draws that d coordinates and a smallest factor of so many levels need."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+    """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
+    if d > 10 or levels <= 6:
+        return Budget(final=4096, limit=16384)
+    return Budget(final=1024 if d <= 6 else 2048, explore=128 if d <= 6 else 256, limit=16384)
 
 
 def affordable(budget: Budget, work: float) -> Budget:
@@ -117,8 +142,7 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted]
         v = values(found.x)
         sd = np.maximum(found.sd(v), 1e-300)
         return bool(
-            (found.mean_error(v) > MEAN_ERROR * sd).any()
-            or (found.sd_error(v) > SD_ERROR * sd).any()
+            (found.mean_error(v) > MEAN_ERROR * sd).any() or (found.sd_error(v) > WANTED * sd).any()
         )
 
     return wanting
@@ -171,12 +195,12 @@ def integrate_path(
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
     wanted = budget or enough(len(kinds), inside.fewest)
-    affordable(wanted, inside.work / 3)  # what is hopeless with the fewest nodes is not begun
+    begin(wanted, inside, len(kinds))
 
-    def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
+    def settled(theta: np.ndarray, close: float = 1e-3) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
         if not isinstance(inside, Crossed):
-            return climb(inside.log_density, theta, inside.derivatives, longest), None
+            return climb(inside.log_density, theta, inside.derivatives, longest, close), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
         H = np.zeros((len(theta), len(theta)))
@@ -186,11 +210,19 @@ def integrate_path(
     mode, hessian = settled(theta)
     up = mode.x.copy()
     up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
-    inside.choose_nodes(np.array([mode.x, up]))
-    wanted = affordable(wanted, inside.work)
+    inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
     if hessian is None:
-        mode, hessian = settled(mode.x)
-    path = Path(inside, mode, hessian)
+        mode, hessian = settled(mode.x, close=0.03)
+    few = hessian is None and _is_long(wanted, inside.work)
+    path = Path(inside, mode, hessian, straight=few)
+    if few:
+        proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
+        try:
+            return _learnt(inside, path, proposal, log, seed, progress)
+        except NotSmooth:
+            wanted = affordable(wanted, inside.work)
+    else:
+        wanted = affordable(wanted, inside.work)
     proposal = probed(path.log_density, path.start, path.axes)
     kept: list[tuple[np.ndarray, np.ndarray]] | None = []
 
@@ -223,6 +255,48 @@ def integrate_path(
         return Integral(natural, weighted, float(checked.max()), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
     return Integral(natural, weighted, float(checked.max()), inside, first, second)
+
+
+def _is_long(budget: Budget, work: float) -> bool:
+    """Whether all draws would take long."""
+    return work * (budget.final + budget.rounds * budget.explore) > EASY
+
+
+def begin(budget: Budget, inside: Inside, d: int) -> None:
+    """`TooMuchWork` where neither all draws nor a cubic through few points would end in time."""
+    work = inside.work / 3  # with the fewest nodes
+    if _is_long(budget, work) and not isinstance(inside, Crossed):
+        work, budget = work * (points_needed(d) + 2 * CHECKED) / LONG * WORK, Budget(0, 1, 1)
+        if work <= WORK:
+            return
+    affordable(budget, work)
+
+
+def _learnt(
+    inside: Inside,
+    path: Path,
+    proposal: Proposal,
+    log: np.ndarray,
+    seed: int,
+    progress: Progress | None,
+) -> Integral:
+    """Draws of a cubic that few exact points have taught."""
+    p, d = inside.p, len(log)
+
+    def evaluate(x: np.ndarray) -> Evaluated:
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, first, second = inside.evaluate(path.natural(x))
+            value = value + path.log_volume(x[:, p:])
+        return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
+
+    found = learn(
+        evaluate, proposal, d, lambda x, w: fit_blocks(x, w, p), Budget(final=4096), seed, progress
+    )
+    natural = path.natural(found.weighted.x)
+    checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
+    error = float(np.hypot(found.off, checked.max()))
+    _, first, second = found.exact
+    return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
 
 
 def _in_sds(theta: np.ndarray, log: np.ndarray) -> np.ndarray:

@@ -7,24 +7,30 @@ import numpy as np
 from .inside import Inside
 from .mode import Mode
 
-_CLOSE = 1e-4  # squared length in sds of the Newton step that ends the search
+_CLOSE = 1e-4
 _MOST = 50
+_SMALL = 1e-2  # a gain that what sums over few nodes are off by may hide
 _FLAT = 1e-6
 
 
-def conditional_mode(inside: Inside, u: np.ndarray, beta: np.ndarray) -> Mode:
-    """β's mode given u, from a start, with the Hessian there: Newton's method, halved where it falls."""
+def conditional_mode(
+    inside: Inside, u: np.ndarray, beta: np.ndarray, close: float = _CLOSE
+) -> Mode:
+    """β's mode given u, from a start, with the Hessian there: Newton's method, halved where it falls.
+
+    close is the squared length in sds of the step that is the last.
+    """
     p = inside.p
     value, gradient, H = inside.derivatives(np.r_[beta, u])
     for _ in range(_MOST):
         step = np.linalg.solve(curved(-H[:p, :p]), gradient[:p])
         gain = float(gradient[:p] @ step)
-        if gain < _CLOSE:
+        if gain < close:
             break
         fraction = 1.0
         while True:
             new = inside.derivatives(np.r_[beta + fraction * step, u])
-            if new[0] > value or fraction < 1e-3:
+            if new[0] > value or gain < _SMALL or fraction < 1e-3:
                 break
             fraction /= 2
         beta = beta + fraction * step

@@ -18,6 +18,7 @@ class NoMode(LrvbError):
 
 
 _HALVINGS = 12
+_NEAR = 0.1  # sds from the mode within which steps are taken as they are
 _FLAT = 1e-2  # least curvature a step assumes, for a coordinate that hardly matters
 
 
@@ -67,23 +68,26 @@ def climb(
     """
     derivatives = derivatives or differenced(target)
     x = np.array(start, dtype=np.float64)
-    fractions = 0.5 ** np.arange(_HALVINGS)
+    fractions, last = 0.5 ** np.arange(_HALVINGS), np.inf
     for _ in range(iterations):
         value, gradient, H = derivatives(x)
         curvature, U = np.linalg.eigh(-H)
         step = U @ ((U.T @ gradient) / np.maximum(np.abs(curvature), _FLAT))
-        if gradient @ step < tolerance**2:
-            return Mode(x, value, H)
+        gain = float(gradient @ step)
+        if gain < tolerance**2 or last <= gain < _NEAR**2:
+            return Mode(x, value, H)  # the second where rounding, or few nodes, allow no better
+        last = gain
         step *= min(1.0, float(np.min(longest / np.maximum(np.abs(step), 1e-300))))
+        if gain < _NEAR**2:
+            # what sums over few nodes are off by may hide so small a gain, but not the gradient's zero
+            x = x + step
+            continue
         found = target((x + step)[None])[0]
         if not found > value:
             points = x + fractions[1:, None] * step
             values = target(points)
             best = int(np.nanargmax(values))
             if not values[best] > value:
-                # rounding decides: as good a maximum as this density's precision allows
-                if gradient @ step < (100 * tolerance) ** 2:
-                    return Mode(x, value, H)
                 raise NoMode(
                     "No step uphill was found from a point that is not a maximum of the log density "
                     f"(gain expected {gradient @ step:.2g}).",

@@ -9,23 +9,37 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
+from .factor import TOLERANCE
 from .groups import gather
 from .inside import Effects, Evaluated, Lines
-from .levels import TOLERANCE
 from .regression import Regression, lifted
 from .terms import Term
 
 _REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
-_STEPS = (1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # of the grid, in units of the smallest conditional sd
+_STEPS = (
+    1.6,
+    1.3,
+    1.0,
+    0.8,
+    0.6,
+    0.45,
+    0.35,
+    0.25,
+)  # of the grid, in units of the smallest conditional sd
+_START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid
 _COARSE = 41  # nodes on which a level's information is first looked for
+_SINGLE = 1e-25  # of an inner sum where its outer effect most probably is, for single precision
+_LARGEST = 200.0  # |η| for which exponentials are far from overflow
+_ROOM = 600.0  # the largest logarithm of a product
 _EXTREME = 8.0  # |log sd| up to which grids are made
 
 
@@ -47,7 +61,7 @@ class Grid(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of one θ: value; error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta (N,)."""
+    """Of one θ: log p(y | θ); error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta."""
 
     value: float
     error: float
@@ -81,8 +95,11 @@ class Nested:
         self.above = gather(parent[order], outer.levels)
         self.constant = rows.likelihood.constant(rows.columns)
         self.p = rows.p
+        # rows of the largest inner level, of one trial each
+        single = len(rows.columns) == 1 or bool(np.all(rows.columns[1] == 1))
+        self.largest = float(np.bincount(self.of).max()) if single else np.inf
         self.information: tuple[float, float] | None = None
-        self.step = _STEPS[1]
+        self.step, self.single = _START, False
         self._center = self.start()[self.p :]
 
     @property
@@ -109,17 +126,20 @@ class Nested:
         for i in self._possible(theta):
             with contextlib.suppress(TooManyNodes):
                 result[i] = self._sums(theta[i]).value
-        return result
+        return result + self._log_prior(theta)
 
     def error(self, theta: np.ndarray) -> np.ndarray:
-        """Σ over outer levels of (log T − log T of half the nodes)², at n points (n,)."""
-        return np.array([self._sums(t, half=True).error for t in theta])
+        """Σ over outer levels of |log T − log T of twice the nodes|, at n points (n,)."""
+        finer = copy(self)
+        finer.step = self.step / 2
+        return np.array([finer._sums(t, half=True).error for t in theta])
 
     def choose_nodes(self, theta: np.ndarray) -> None:
         """The widest grid steps whose error is within TOLERANCE at all n points."""
         self._center = theta[0, self.p :]
         found = [self._informations(t) for t in theta]
         self.information = max(i for i, _ in found), max(o for _, o in found)
+        self.single = True
         for step in _STEPS:
             self.step = step
             if self.error(theta).max() < TOLERANCE:
@@ -183,7 +203,8 @@ class Nested:
         G, M = len(P), len(W)
         H[p, p] = -2 * (gradient[p] + G)
         H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
-        return self.rows.with_prior(theta, sums.value, gradient, H + C, self._log_prior)
+        value = sums.value + float(self._log_prior(theta[None])[0])
+        return self.rows.with_prior(theta, value, gradient, H + C, self._log_prior)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
@@ -197,14 +218,14 @@ class Nested:
             except TooManyNodes:
                 continue
             t, o, _, _, K = sums.grid
-            A = sums.P[of] / sums.F
+            A = (sums.P[of] / sums.F).astype(K.dtype)
             Pt = sums.W * (A @ K.T)
-            both = ((sums.W * t) @ (K * o) * A).sum(1)
+            both = ((sums.W * t.astype(K.dtype)) @ (K * o.astype(K.dtype)) * A).sum(1)
             value[i] = sums.value
             first[i, :G], second[i, :G] = sums.P @ o, sums.P @ o**2
             first[i, G:] = Pt @ t - first[i, of]
             second[i, G:] = Pt @ t**2 - 2 * both + second[i, of]
-        return Evaluated(value, first, second)
+        return Evaluated(value + self._log_prior(theta), first, second)
 
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
@@ -335,18 +356,54 @@ class Nested:
         return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
 
     def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
-        """Both sums of one θ and, if asked, their error from half the nodes."""
-        p = self.p
+        """Both sums of one θ without its prior and, if asked, their error from half the nodes.
+
+        Relative to each inner level's peak single precision is enough for draws, but where levels of one
+        outer level contradict each other so much that it has no number for it.
+        """
         grid = self._grid(theta)
-        t, o, sd_o, _, K = grid
-        columns = tuple(column[:, None] for column in self.rows.columns)
-        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
-        eta = self.rows.predictor(theta[None, :p])[0]
-        log_rows = self.rows.likelihood.log_p(columns, eta[:, None] + t, phi)
-        L = np.add.reduceat(log_rows, self.starts, axis=0)
+        eta = self.rows.predictor(theta[None, : self.p])[0]
+        L = self._heights(theta, eta, grid.t)
         peak = L.max(1, keepdims=True)
-        W = np.exp(L - peak)
-        tiny = np.finfo(float).tiny
+        L -= peak
+        if not self.single:
+            return self._outer(grid, L, peak, eta, half)
+        quick = self._outer(grid, L.astype(np.float32), peak, eta, half)
+        best = quick.P.argmax(1)[self.above.of]
+        if quick.F[np.arange(len(best)), best].min() > _SINGLE:
+            return quick
+        return self._outer(grid, L, peak, eta, half)
+
+    def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
+        rows, y = self.rows, self.rows.columns[0]
+        far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
+        if rows.likelihood.exponential == "rate" and far < _LARGEST:
+            # Σ yη + t Σ y − e^t Σ e^η
+            counts = np.add.reduceat(y, self.starts)
+            total = np.add.reduceat(np.exp(eta), self.starts)
+            L = np.multiply.outer(counts, t) - np.multiply.outer(total, np.exp(t))
+            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+        if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:
+            # Σ yη + t Σ y − log Π (1 + e^η e^t), over rows of one trial
+            odds = np.multiply.outer(np.exp(eta), np.exp(t))
+            odds += 1
+            L = np.log(np.multiply.reduceat(odds, self.starts, axis=0))
+            np.subtract(np.multiply.outer(np.add.reduceat(y, self.starts), t), L, out=L)
+            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+        columns = tuple(column[:, None] for column in rows.columns)
+        phi = lifted(rows.phi(theta[None, self.p + 2 :]), 1)
+        log_rows = rows.likelihood.log_p(columns, eta[:, None] + t, phi)
+        return np.add.reduceat(log_rows, self.starts, axis=0)
+
+    def _outer(
+        self, grid: Grid, L: np.ndarray, peak: np.ndarray, eta: np.ndarray, half: bool
+    ) -> Sums:
+        """The sums over inner effects and over outer ones, in the precision of L = log W (M, Q)."""
+        _, o, sd_o, _, K = grid
+        K = K.astype(L.dtype)
+        W = np.exp(L)
+        tiny = np.finfo(L.dtype).tiny
         F = np.maximum(W @ K, tiny)
         base = (o / sd_o) ** 2 / 2
         J = self.above.sum(np.log(F) + peak, axis=0) - base
@@ -360,9 +417,9 @@ class Nested:
             F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
             J = self.above.sum(np.log(F) + peak, axis=0) - base
             halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
-            error = float(((values - halves) ** 2).sum())
-        value = float(values.sum()) + self._log_prior(theta[None])[0]
-        return Sums(value, error, grid, W, whole, P / total[:, None], eta)
+            error = float(np.abs(values - halves).sum())
+        own = grid._replace(K=K)
+        return Sums(float(values.sum()), error, own, W, whole, P / total[:, None], eta)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""

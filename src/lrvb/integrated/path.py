@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from .coordinates import Bend
 from .inside import Inside
 from .laplace import conditional_mode
 from .mode import Mode, differenced
 from .proposals import Target
+from .spline import Spline
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+_CLOSE = 0.1  # squared length in sds of the last Newton step to a knot, which need not be exact
 _WIDTHS = (
     0.02,
     0.7,
@@ -29,26 +30,42 @@ class Path:
     """x = (ε, bent u) ↔ θ = (β, u), with the Jacobian; made at the mode of θ.
 
     marginal is the Hessian of the log density of u with β integrated out, where `mode` is that
-    density's; without it `mode` and its Hessian are the joint density's.
+    density's; without it `mode` and its Hessian are the joint density's. A `straight` path has b linear
+    in u and one L, by the joint Hessian alone.
     """
 
-    def __init__(self, inside: Inside, mode: Mode, marginal: np.ndarray | None = None):
+    def __init__(
+        self,
+        inside: Inside,
+        mode: Mode,
+        marginal: np.ndarray | None = None,
+        straight: bool = False,
+    ):
         self.inside, self.p = inside, inside.p
         p, d = self.p, len(mode.x)
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
         self.center = self.bend.bend(mode.x[p:])
         slope = self.bend.slope(self.center)
         volume: Target = self.bend.log_jacobian
+        H = mode.hessian
         if marginal is None:
-            H, volume = mode.hessian, self.log_volume
+            volume = self.log_volume
             marginal = H[p:, p:] - H[p:, :p] @ np.linalg.solve(H[:p, :p], H[:p, p:])
         curvature = np.maximum(np.linalg.eigvalsh(-marginal), 1e-12)
         _, U = np.linalg.eigh(-marginal)
         self.width = np.clip(np.sqrt(((U**2) / curvature).sum(1)) / slope, *_WIDTHS)
         self.triangle = np.tril_indices(p)
         self.diagonal = self.triangle[0] == self.triangle[1]
-        self.base = self._conditional(np.zeros(d - p), mode.x[:p])
-        self.splines = [self._spline(j, d - p) for j in range(d - p)]
+        self.slope = np.zeros((d - p, p + len(self.diagonal)))
+        self.splines: list[Spline] = []
+        if straight:
+            self.base = np.r_[mode.x[:p], self._entries(H[:p, :p])]
+            self.slope[:, :p] = (
+                -np.linalg.solve(H[:p, :p], H[:p, p:] * slope).T * self.width[:, None]
+            )
+        else:
+            self.base = self._conditional(np.zeros(d - p), mode.x[:p])
+            self.splines = [self._spline(j, d - p) for j in range(d - p)]
         # curvature of u in bent coordinates: the density's, the bend's and, if joint, log |L(u)|'s
         _, push, extra = differenced(volume)(self.center)
         self.hessian = slope[:, None] * marginal * slope + extra
@@ -83,14 +100,14 @@ class Path:
         """b and the entries of L, logarithms on its diagonal, at n bent points."""
         z = (u - self.center) / self.width
         last = _KNOTS[-1]
-        total = np.tile(self.base, (len(u), 1))
+        total = self.base + np.clip(z, -2 * last, 2 * last) @ self.slope
         for j, spline in enumerate(self.splines):
             far = np.clip(z[:, j], -2 * last, 2 * last)
             near = np.clip(far, -last, last)
-            total += spline(near) + (far - near)[:, None] * spline(near, 1)
+            total += spline(near) + (far - near)[:, None] * spline.slope(near)
         return total
 
-    def _spline(self, axis: int, k: int) -> CubicSpline:
+    def _spline(self, axis: int, k: int) -> Spline:
         """The change of b and L along one axis of u, in sds."""
         middle = len(_KNOTS) // 2
         found: dict[int, np.ndarray] = {middle: self.base}
@@ -101,12 +118,16 @@ class Path:
             nearer = found[i - 1 if i > middle else i + 1]
             found[i] = self._conditional(move, nearer[: self.p])
         values = np.array([found[i] for i in range(len(_KNOTS))])
-        return CubicSpline(_KNOTS, values - self.base, bc_type="natural")
+        return Spline(_KNOTS, values - self.base)
 
     def _conditional(self, move: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
         u = self.bend.natural(self.center + move)
-        mode = conditional_mode(self.inside, u, beta)
-        entries = np.linalg.cholesky(np.linalg.inv(-mode.hessian))[self.triangle]
+        mode = conditional_mode(self.inside, u, beta, _CLOSE)
+        return np.r_[mode.x, self._entries(mode.hessian)]
+
+    def _entries(self, H: np.ndarray) -> np.ndarray:
+        """L's lower triangle, logarithms on its diagonal, from β's Hessian."""
+        entries = np.linalg.cholesky(np.linalg.inv(-H))[self.triangle]
         entries[self.diagonal] = np.log(entries[self.diagonal])
-        return np.r_[mode.x, entries]
+        return entries

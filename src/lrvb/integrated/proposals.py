@@ -101,14 +101,16 @@ class Mixture:
         return logsumexp(np.array(values), axis=0, b=self.weights[:, None])
 
 
-def probed(target: Target, center: np.ndarray, axes: np.ndarray) -> SplitT:
-    """A split t at a mode: each side's scale from the fall of log density at 1 to 6 sds.
+def probed(
+    target: Target, center: np.ndarray, axes: np.ndarray, probes: Sequence[float] = _PROBES
+) -> SplitT:
+    """A split t at a mode: each side's scale from the fall of log density at some sds.
 
     Axes (d, d) have unit length in sds of the mode's curvature.
     """
     d = len(center)
     sides = np.array([-1.0, 1.0])
-    steps = np.array(_PROBES)
+    steps = np.array(probes)
     offsets = (axes.T[:, None, None, :] * sides[:, None, None]) * steps[:, None]
     points = np.concatenate([center[None], (center + offsets).reshape(-1, d)])
     value = target(points)

@@ -7,8 +7,9 @@ coefficients θ holds the q log sds there, then atanh of the q(q − 1)/2 canoni
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from ..prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Wishart
 from .coordinates import CORRELATION, LOG, Kind
 
 SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
+
+_STEP = 1e-3  # of differences of Σ⁻¹ in its coordinates: second ones to 1e-6
 
 
 class Spread(NamedTuple):
@@ -73,7 +76,7 @@ class Term:
         """Length of this term's part of θ."""
         return self.q * (self.q + 1) // 2
 
-    @property
+    @cached_property
     def basis(self) -> np.ndarray:
         """M with Mu the coefficients of (1, x − x̄), (q, q); the identity without an intercept."""
         M = np.eye(self.q)
@@ -166,3 +169,38 @@ def split_by_size(theta: np.ndarray, terms: Sequence[Term]) -> list[np.ndarray]:
     """Each term's part of the leading columns of θ (n, …)."""
     ends = np.cumsum([term.size for term in terms])
     return [theta[:, end - term.size : end] for term, end in zip(terms, ends, strict=True)]
+
+
+def spread_derivatives(
+    precision_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    u: np.ndarray,
+    Z: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """First (G, k, K) and second (G, K, k, k) derivatives in u (k,) of log N(z; 0, Σ(u)) at Z (G, K, q).
+
+    precision_of gives Σ⁻¹ (n, q, q) and log |Σ| (n,) at n points of u.
+    """
+    k, h, q = len(u), _STEP, Z.shape[2]
+    E = h * np.eye(k)
+    moves = [np.zeros(k), *E, *-E]
+    pairs = [(i, j) for i in range(k) for j in range(i)]
+    moves += [side * (E[i] + E[j]) for side in (1, -1) for i, j in pairs]
+    precision, logdet = precision_of(u + np.array(moves))
+    # log N = −½ log |Σ| − ½ Σ Λ_ij z_i z_j: differences of its coefficients
+    entries = [(i, j) for i in range(q) for j in range(i + 1)]
+    twice = [1.0 if i == j else 2.0 for i, j in entries]
+    parts = [count * precision[:, i, j] for count, (i, j) in zip(twice, entries, strict=True)]
+    coefficients = -0.5 * np.column_stack([logdet, *parts])
+    middle, up, down = coefficients[0], coefficients[1 : k + 1], coefficients[k + 1 : 2 * k + 1]
+    above, below = np.split(coefficients[2 * k + 1 :], 2)
+    second = np.zeros((k, k, coefficients.shape[1]))
+    for i in range(k):
+        second[i, i] = up[i] + down[i] - 2 * middle
+    for row, (i, j) in enumerate(pairs):
+        mixed = above[row] + below[row] - up[i] - down[i] - up[j] - down[j] + 2 * middle
+        second[i, j] = second[j, i] = mixed / 2
+    features = np.stack(
+        [np.ones(Z.shape[:2]), *(Z[..., i] * Z[..., j] for i, j in entries)], axis=-1
+    )
+    first = np.einsum("gkf,jf->gjk", features, (up - down) / (2 * h))
+    return first, np.einsum("gkf,ijf->gkij", features, second / h**2)

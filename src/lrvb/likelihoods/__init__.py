@@ -8,11 +8,13 @@ from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
 from .links import IDENTITY, LOG, LOGIT, Link
+from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
-    likelihood.name: likelihood for likelihood in (GAUSSIAN, POISSON, BERNOULLI, BINOMIAL)
+    likelihood.name: likelihood
+    for likelihood in (GAUSSIAN, POISSON, NEGATIVE_BINOMIAL, BERNOULLI, BINOMIAL)
 }
 DEFAULT = GAUSSIAN.name
 
@@ -42,6 +44,7 @@ __all__ = [
     "IDENTITY",
     "LOG",
     "LOGIT",
+    "NEGATIVE_BINOMIAL",
     "POISSON",
     "Bernoulli",
     "Binomial",
@@ -51,6 +54,7 @@ __all__ = [
     "Likelihood",
     "LikelihoodRows",
     "Link",
+    "NegativeBinomial",
     "Poisson",
     "likelihood_of",
 ]

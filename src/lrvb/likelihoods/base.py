@@ -9,7 +9,7 @@ import numpy as np
 
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
-from ..prior import Gamma
+from ..prior import Gamma, HalfStudentT
 from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
@@ -25,7 +25,7 @@ class Dispersion(NamedTuple):
     """A parameter of the rows beside η: its name, and the default prior at the data's scale."""
 
     name: str
-    prior: Callable[[float], Gamma]
+    prior: Callable[[float], Gamma | HalfStudentT]
 
 
 class Likelihood:
@@ -49,6 +49,9 @@ class Likelihood:
     quadratic: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
+    #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
+    #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
+    exponential: ClassVar[str] = ""
 
     # ---- the density ----------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ class Binomial(Likelihood):
 
     name, link, discrete, light_tails = "binomial", LOGIT, True, True
     extras: ClassVar[tuple[str, ...]] = ("trials",)
+    exponential: ClassVar[str] = "odds"
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """yη − trials · log(1 + exp η) + log of the choices."""

@@ -43,10 +43,14 @@ def averaged_quantile(
 def nodes_quantile(
     likelihood: Likelihood, eta: np.ndarray, prob: float, given: Given
 ) -> np.ndarray:
-    """The smallest y with mean P(Y ≤ y | η) ≥ prob over equally probable nodes η (m, K) of every row."""
+    """The smallest y with mean P(Y ≤ y | η) ≥ prob over equally probable nodes η (m, K) of every row.
+
+    A dispersion in `given` may have a value for each node, (K,).
+    """
     average = _Nodes(likelihood, eta, given)
     asked = np.full(len(eta), float(prob))
-    low, high = _ends(likelihood, eta.min(1), eta.max(1), asked, given)
+    typical = {**given, **{name: np.median(part) for name, part in average.of_nodes.items()}}
+    low, high = _ends(likelihood, eta.min(1), eta.max(1), asked, typical)
     if not likelihood.light_tails:
         _widen(average, asked, low, high)
     return _halve(average, asked, low, high)
@@ -65,13 +69,17 @@ class _Nodes:
     """y ↦ the mean of P(Y ≤ y | η) over nodes of η (m, K)."""
 
     def __init__(self, likelihood: Likelihood, eta: np.ndarray, given: Given):
-        self.likelihood, self.eta, self.given = likelihood, eta, given
+        names = {dispersion.name for dispersion in likelihood.dispersions}
+        self.likelihood, self.eta = likelihood, eta
+        self.of_nodes = {k: v for k, v in given.items() if k in names and np.ndim(v)}
+        self.of_rows = {k: v for k, v in given.items() if k not in self.of_nodes}
 
     def cdf(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """At one y for each of the rows asked for."""
-        given, total = take(self.given, rows), np.zeros(len(rows))
+        given, total = take(self.of_rows, rows), np.zeros(len(rows))
         for k in range(self.eta.shape[1]):
-            total += self.likelihood.cdf(y, self.eta[rows, k], given)
+            here = {name: part[k] for name, part in self.of_nodes.items()}
+            total += self.likelihood.cdf(y, self.eta[rows, k], {**given, **here})
         return total / self.eta.shape[1]
 
 

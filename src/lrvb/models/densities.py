@@ -5,11 +5,10 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, multigammaln
 
 from ..errors import InvalidModel
+from ..numerics.lazy import jnp, special
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -28,7 +27,7 @@ def spherical_log_density(beta: Any, variance: Any) -> Any:
 
 def gamma_log_density(tau: Any, shape: Any, rate: Any) -> Any:
     """E_q[log Gamma(τ | shape, rate)], from E τ and E log τ."""
-    return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * tau.log_x - rate * tau.x
+    return shape * jnp.log(rate) - special.gammaln(shape) + (shape - 1) * tau.log_x - rate * tau.x
 
 
 def wishart_log_density(Lambda: Any, dof: Any, inverse_scale: Any, *, proper: bool = True) -> Any:
@@ -42,7 +41,7 @@ def wishart_log_density(Lambda: Any, dof: Any, inverse_scale: Any, *, proper: bo
         return term
     half, logdet = 0.5 * dof, jnp.linalg.slogdet(inverse_scale)[1]
     copies = jnp.size(Lambda.logdet_x)
-    return term + copies * (half * (logdet - P * jnp.log(2.0)) - multigammaln(half, P))
+    return term + copies * (half * (logdet - P * jnp.log(2.0)) - special.multigammaln(half, P))
 
 
 def positive(name: str, value: Any) -> float:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 
 from ..families import Categorical, Dirichlet, MultivariateNormal, Wishart
+from ..numerics.lazy import jnp, special
 from ..numerics.packing import multiplicity, pack_symmetric
 from ..statement.model import Model
 from .densities import LOG_2PI, wishart_log_density
@@ -73,7 +72,9 @@ class NormalMixture(Model):
         if self.proper_mean:
             term += 0.5 * K * (jnp.linalg.slogdet(self.precision)[1] - P * LOG_2PI)
         if self.proper_pi:
-            term += gammaln(K * self.concentration) - K * gammaln(self.concentration)
+            term += special.gammaln(K * self.concentration) - K * special.gammaln(
+                self.concentration
+            )
         return term
 
     def local_term(self, m: Any, z: Any, phi: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.tables import Rows, invalid_value, numeric, refuse_masked, squarable, vector
 from ..errors import InvalidData
 from ..families import Gamma, MultivariateNormal, Normal
+from ..numerics.lazy import jnp
 from ..statement.model import Model
 from .densities import LOG_2PI, gamma_log_density, positive, spherical_log_density
 

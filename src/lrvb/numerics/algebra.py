@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+
+from .lazy import jnp
 
 _UNROLLED = 4  # factorisations this small are written out: XLA fuses them over the rows
 

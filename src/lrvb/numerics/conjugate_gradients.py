@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-from jax import lax
+from .lazy import jnp, lax
 
 
 class Solution(NamedTuple):

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import jax
-
 from ..errors import ForkedProcess
+from .lazy import jax
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-if hasattr(jax, "enable_x64"):
-    _enable_x64 = jax.enable_x64
-else:  # pragma: no cover - JAX before 0.8
-    from jax.experimental import enable_x64 as _enable_x64
-
 
 _forked = False  # in a process that was forked after JAX had started its threads
 
@@ -29,6 +23,8 @@ def _after_fork() -> None:
 
 def _started() -> bool:
     """Whether JAX runs threads in this process, which a fork does not copy."""
+    if "jax" not in sys.modules:
+        return False
     from jax._src import xla_bridge
 
     return bool(getattr(xla_bridge, "_backends", True))
@@ -46,7 +42,11 @@ def double() -> Any:
             "for ever for threads that a fork does not copy. Start workers anew: "
             "multiprocessing.get_context('spawn').Pool(), or loky's pool, which is joblib's default."
         )
-    return _enable_x64(True)
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # pragma: no cover - JAX before 0.8
+
+    return enable_x64(True)  # pragma: no cover
 
 
 def in_double(function: F) -> F:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from .lazy import core
 
 _ATOMS = (type(None), bool, int, complex, str, bytes, type, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -89,7 +90,7 @@ class Digest:
     custom: bool = False
     opaque: bool = False
 
-    def add(self, closed: ClosedJaxpr) -> None:
+    def add(self, closed: core.ClosedJaxpr) -> None:
         """Take in one more function."""
         self._jaxpr(closed.jaxpr)
         for constant in closed.consts:
@@ -103,7 +104,7 @@ class Digest:
         """Take in plain values."""
         self.sha.update(repr(parts).encode())
 
-    def _jaxpr(self, jaxpr: Jaxpr) -> None:
+    def _jaxpr(self, jaxpr: core.Jaxpr) -> None:
         number: dict[Any, int] = {}
         given: list[Any] = [*jaxpr.constvars, *jaxpr.invars]
         for v in given:
@@ -129,7 +130,7 @@ class Digest:
         self.text(number[v], kind)
 
     def _read(self, v: Any, number: dict[Any, int]) -> None:
-        if isinstance(v, Literal):
+        if isinstance(v, core.Literal):
             self._array(v.val)
         else:
             self.text(number[v])
@@ -140,9 +141,9 @@ class Digest:
         self.sha.update(array.tobytes())
 
     def _parameter(self, name: str, value: Any, of_custom: bool) -> None:
-        if isinstance(value, ClosedJaxpr):
+        if isinstance(value, core.ClosedJaxpr):
             self.add(value)
-        elif isinstance(value, Jaxpr):
+        elif isinstance(value, core.Jaxpr):
             self._jaxpr(value)
         elif isinstance(value, np.ndarray):
             self._array(value)

@@ -18,11 +18,15 @@ _LONGEST = 24  # leapfrog steps of one path
 
 
 class Chains(NamedTuple):
-    """Draws (keep, chains, d), the mean acceptance of the kept steps, and the step size reached."""
+    """Draws (keep, chains, d), the mean acceptance of the kept steps, and the step size reached.
+
+    gradient (keep, chains, d) is that of the log density at the draws.
+    """
 
     x: np.ndarray
     acceptance: float
     step: float
+    gradient: np.ndarray
 
 
 def hmc(
@@ -34,11 +38,17 @@ def hmc(
     *,
     adapt: int = 12,
     keep: int = 25,
+    step: float | None = None,
+    path: float = 0.5 * np.pi,
+    longest: int = _LONGEST,
+    jitter: float = 0.0,
 ) -> Chains:
     """Chains from start (chains, d); target maps points (n, d) to values (n,) and gradients (n, d).
 
-    x = mean + root·y, and y has unit mass. Path lengths are (π/2)(0.4 + 1.2u), the same for all chains
-    of a step; the step size is adapted to an acceptance of 0.8, then kept.
+    x = mean + root·y, and y has unit mass. Path lengths are path·(0.4 + 1.2u), the same for all chains
+    of a step and of `longest` leapfrog steps at most; the step size starts at `step`, is adapted to an
+    acceptance of 0.8, then kept. With jitter, kept steps are shorter by 1 − jitter·u²: chains that are
+    stuck where the density is narrow then move at times.
     """
     y = np.linalg.solve(root, (start - mean).T).T
     chains, d = y.shape
@@ -48,12 +58,14 @@ def hmc(
         return value, gradient @ root
 
     value, gradient = at(y)
-    log_step = np.log(min(0.6, 1.2 * d**-0.25))
-    kept, accepted = [], []
+    log_step = np.log(min(0.6, 1.2 * d**-0.25) if step is None else step)
+    kept, slopes, accepted = [], [], []
     for t in range(adapt + keep):
         step = float(np.exp(log_step))
-        path = 0.5 * np.pi * (0.4 + 1.2 * rng.random())
-        steps = int(np.clip(np.ceil(path / step), 1, _LONGEST))
+        if jitter and t >= adapt:
+            step *= 1 - jitter * rng.random() ** 2
+        length = path * (0.4 + 1.2 * rng.random())
+        steps = int(np.clip(np.ceil(length / step), 1, longest))
         p = rng.standard_normal((chains, d))
         energy = value - 0.5 * (p**2).sum(axis=1)
         new, new_value, new_gradient = y, value, gradient
@@ -73,8 +85,51 @@ def hmc(
             log_step += (chance.mean() - _ACCEPTANCE) * 1.5 / np.sqrt(1 + t)
         else:
             kept.append(mean + y @ root.T)
+            slopes.append(gradient)
             accepted.append(chance.mean())
-    return Chains(np.stack(kept), float(np.mean(accepted)), float(np.exp(log_step)))
+    plain = np.linalg.solve(root.T, np.stack(slopes).reshape(-1, d).T).T.reshape(keep, chains, d)
+    return Chains(np.stack(kept), float(np.mean(accepted)), float(np.exp(log_step)), plain)
+
+
+class ControlVariates(NamedTuple):
+    """Averages over draws that lean on functions of known mean zero: Stein's, of degree two.
+
+    weights (n,) sum to one, and weights @ F is the constant of a regression of F on those functions;
+    Q (n, k) is an orthonormal basis of them and the constant.
+    """
+
+    weights: np.ndarray
+    Q: np.ndarray
+
+    def residual(self, F: np.ndarray) -> np.ndarray:
+        """What the regression leaves of F (n, q), as large as new draws would have it."""
+        n, k = self.Q.shape
+        return (F - self.Q @ (self.Q.T @ F)) * np.sqrt(n / (n - k))
+
+
+def no_controls(n: int) -> ControlVariates:
+    """Plain averages."""
+    return ControlVariates(np.full(n, 1 / n), np.full((n, 1), n**-0.5))
+
+
+def control_variates(y: np.ndarray, gradient: np.ndarray) -> ControlVariates:
+    """From draws y (n, d) in whitened coordinates and ∇log p there (n, d).
+
+    ∇log p and y_i ∂_j log p + y_j ∂_i log p + 2δ_ij have mean zero; where the draws are too few for all
+    pairs, i = j alone. Exact for quadratic functions of a normal: its gradient is −y.
+    """
+    n, d = y.shape
+    i, j = np.tril_indices(d) if 4 * (d + d * (d + 1) // 2) < n else (np.arange(d), np.arange(d))
+    second = y[:, i] * gradient[:, j] + y[:, j] * gradient[:, i] + 2.0 * (i == j)
+    X = np.hstack([np.ones((n, 1)), gradient, second])
+    X = X / np.sqrt((X**2).mean(axis=0))
+    Q, R = np.linalg.qr(X)
+    known = np.abs(np.diag(R)) > 1e-8 * np.sqrt(n)
+    if not known.all():
+        Q, R = np.linalg.qr(X[:, known])
+    first = np.linalg.solve(R.T, np.eye(len(R))[:, 0])
+    weights = Q @ first
+    return ControlVariates(weights / weights.sum(), Q)
 
 
 def r_hat(values: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
+
+from .lazy import jnp
 
 
 class Slot(NamedTuple):

@@ -17,12 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jaxlib
-from jax.experimental import serialize_executable
-
 from .cache import open_cache
 from .double import in_double
+from .lazy import jax
 
 
 class Program:
@@ -62,6 +59,8 @@ class Program:
 
 def _executable(jitted: Any, args: tuple[Any, ...]) -> Any:
     """The executable for these arguments, from disk where possible."""
+    from jax.experimental import serialize_executable
+
     lowered = jitted.lower(*args)
     cache = open_cache()
     if cache is None:
@@ -85,6 +84,8 @@ def _executable(jitted: Any, args: tuple[Any, ...]) -> Any:
 @functools.cache
 def _machine() -> str:
     """What an executable depends on beside its text: versions, device, processor and flags."""
+    import jaxlib
+
     flags = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import lax
+from .lazy import jax, jnp, lax
 
 Function = Callable[[Any], Any]
 

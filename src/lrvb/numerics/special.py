@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-import jax.scipy.special
 import numpy as np
-from jax import lax
 
 from .functions import Functions
+from .lazy import jnp, lax, special
 
 #: The functions of a formula for traced values; `functions.NUMPY` has the same names.
-JAX = Functions(jnp, jax.scipy.special)
-
-gammaln = lax.lgamma
-digamma = lax.digamma
+JAX = Functions(jnp, special)
 
 _SHIFT = 10  # asymptotic series are used from a + 10 on: their first omitted term is below 1e-16
+
+
+def gammaln(a: Any) -> Any:
+    """log Γ(a)."""
+    return lax.lgamma(a)
+
+
+def digamma(a: Any) -> Any:
+    """ψ(a)."""
+    return lax.digamma(a)
 
 
 def _series(x: Any, coefficients: list[float]) -> Any:

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
+from ..numerics.lazy import jax
 from ..numerics.pareto import fit as fit_pareto
 from ..numerics.pareto import smooth
-from .blocks import FamilyBlock
+from .blocks import FamilyBlock, RealBlock
 from .estimate import Estimate
 from .intervals import check_probability
+from .polish import Polish
 from .verdicts import REPAIRED, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Certificate:
     `k_hat` judges the weights and `ess` counts the effective draws. `log_evidence` is log p(x) with its
     Monte Carlo error. `chains` is the number of HMC chains, 0 for weights; `others` the share of the
     evidence of a mode that the draws have not seen, `relabelled` whether symmetric copies were seen.
+    `polish` is there where HMC had control variates: then the weights are theirs, some may be negative,
+    and tables show these numbers.
     """
 
     estimate: Estimate
@@ -47,6 +50,7 @@ class Certificate:
     chains: int = 0
     others: float = 0.0
     relabelled: bool = False
+    polish: Polish | None = None
 
     @property
     def names(self) -> list[str]:
@@ -95,6 +99,10 @@ class Certificate:
             },
             index=pd.Index(self.names),
         )
+        if self.polish is not None:
+            columns = {"gap": self.polish.gap(found), "r_hat": self.polish.r_hat}
+            for name, column in {**columns, "ess": self.polish.ess}.items():
+                result.insert(result.columns.get_loc("verdict"), name, column)
         if self.relabelled:
             result.attrs["note"] = "Local to one labelling: the posterior has symmetric copies."
         return result
@@ -102,6 +110,8 @@ class Certificate:
     @cached_property
     def verdicts(self) -> list[tuple[str, str]]:
         """Verdict and reason of every named quantity."""
+        if self.polish is not None:
+            return self.polish.judge(self._compared, self.others)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others)
         return judge(draws, self._compared)
 
@@ -110,6 +120,30 @@ class Certificate:
         """Quantities that are neither trusted nor repaired, were the density exact."""
         draws = Draws(self.method, True, self.k_hat, self.ess)
         return sum(verdict not in (TRUST, REPAIRED) for verdict, _ in judge(draws, self._compared))
+
+    @property
+    def r_hat(self) -> pd.Series | None:
+        """Split R̂ of every named quantity; None for weights, which have no chains."""
+        import pandas as pd
+
+        if not self.chains:
+            return None
+        return pd.Series(self._compared.quality, index=self.names, name="r_hat")
+
+    @property
+    def modes(self) -> tuple[float, ...]:
+        """log evidence of every mode found, less that of the one answered from."""
+        return () if self.polish is None else self.polish.modes
+
+    @property
+    def gradients(self) -> int | None:
+        """Gradients of the log density that the whole answer took, where they were counted."""
+        return None if self.polish is None else self.polish.gradients
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that the whole answer took, compilation included, where they were measured."""
+        return None if self.polish is None else self.polish.seconds
 
     @in_double
     def of(self, f: Callable[[Any], Any], prob: float = 0.94) -> pd.DataFrame:
@@ -134,11 +168,14 @@ class Certificate:
         require_whole("seed", seed, 0)
         rng = np.random.default_rng(seed)
         ladder = (np.arange(n) + rng.random()) / n
-        edges = np.cumsum(self.weights)
+        edges = np.cumsum(self._shares)
         chosen = np.minimum(np.searchsorted(edges, ladder * edges[-1]), len(edges) - 1)
         T = self.statistics[rng.permutation(chosen)]
         values = {}
         for name, block in self.estimate.blocks.items():
+            if isinstance(block, RealBlock):
+                values[name] = block.constrain(T[:, self.estimate.slices[name]])
+                continue
             if not isinstance(block, FamilyBlock):
                 raise InvalidModel(
                     f"Block '{name}' has no family, so that it has no certified draws."
@@ -163,6 +200,15 @@ class Certificate:
 
     # ---- what the verdicts stand on -------------------------------------------------------
 
+    @property
+    def _shares(self) -> np.ndarray:
+        """Weights in whose proportion draws may be drawn again: of chains, equal ones."""
+        return (
+            self.weights
+            if self.polish is None
+            else np.full(len(self.weights), 1 / len(self.weights))
+        )
+
     @cached_property
     def _values(self) -> np.ndarray:
         return self.statistics[:, list(self.estimate.index.values())]
@@ -179,7 +225,7 @@ class Certificate:
             np.sqrt(np.diag(self.estimate.Sigma)[at]),
             mean_error,
             sd_error,
-            np.array([_tail_index(v, self.weights) for v in self._values.T]),
+            np.array([_tail_index(v, self._shares) for v in self._values.T]),
             spread,
         )
 
@@ -194,6 +240,8 @@ class Certificate:
 
         Errors of chains come from the spread of their averages.
         """
+        if self.polish is not None:
+            return self.polish.mean_error, self.polish.sd_error, self.polish.r_hat
         centered = self._values - mean
         half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
         if not self.chains:
@@ -217,7 +265,7 @@ def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.nda
     """Weighted quantiles, linear between the middles of the steps."""
     order = np.argsort(values)
     w = weights[order]
-    return np.interp(p, np.cumsum(w) - w / 2, values[order])
+    return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
 
 
 def _product_index(weights: np.ndarray, values: np.ndarray) -> float:

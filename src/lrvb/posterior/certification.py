@@ -9,10 +9,9 @@ from __future__ import annotations
 import numbers
 import time
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from ..engine.response import Response
 from ..engine.second_order import refine
@@ -29,6 +28,9 @@ from .starts import STARTS, look_around
 from .target import Target
 from .units import Units
 from .verdicts import K_HAT, R_HAT
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
@@ -76,6 +78,8 @@ class Certifier:
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried.
         """
+        from tqdm import tqdm
+
         require_whole("draws", draws, 64)
         require_whole("seed", seed, 0)
         if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..engine.functions import covariance, covariance_of
 from ..engine.response import Response
 from ..errors import InvalidModel
+from ..numerics.lazy import jnp
 from ..statement.meanfield import MeanField, Moments
 from .blocks import Block, FamilyBlock, Support
 

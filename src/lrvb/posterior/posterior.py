@@ -19,6 +19,7 @@ from ..engine.response import Response, respond
 from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .axes import Axes
 from .blocks import FamilyBlock
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked, check_certify
@@ -29,7 +30,7 @@ from .intervals import check_probability, intervals, normal_ends, support_ends
 from .leave_one_out import loo_table
 from .locals import LocalVariables, NoLocals, rows_of
 from .noted import noted
-from .sensitivity import Sensitivity
+from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
@@ -38,6 +39,8 @@ from .what_if import Fragility, fragile, grouped, influence_table, prior_table, 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+    from .check_up import CheckUp
 
 INTEGRATED = "Integrated by draws of the exact posterior already: there is no order beyond."
 SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
@@ -64,7 +67,8 @@ class Posterior:
         absent: Mapping[str, str] | None = None,
         certifier: Certifier | None = None,
         checked: Checked | None = None,
-        sensitivity: Sensitivity | None = None,
+        axes: Axes | None = None,
+        sensitivity: PriorQuestions | None = None,
     ):
         """`estimate` is all that is known of the global quantities, `convergence` how it was found.
 
@@ -74,7 +78,8 @@ class Posterior:
         `certifier` checks the answer against the exact density, and `checked` is what is known already;
         `sensitivity` says what other priors or fewer rows would do.
         `weighted` are draws of the posterior itself, from which intervals and draws are then made.
-        `absent` has a sentence for each name that one may ask for and that has no answer.
+        `absent` has a sentence for each name that one may ask for and that has no answer; `axes` are
+        the model's own names of dimensions.
         """
         self.estimate, self.convergence = estimate, convergence
         self.local_variables = NoLocals() if local_variables is None else local_variables
@@ -83,6 +88,7 @@ class Posterior:
         self.weighted, self.absent = weighted, dict(absent or {})
         self._certifier = certifier
         self.checked = Checked(reason=ASK) if checked is None else checked
+        self.axes = Axes() if axes is None else axes
         self._sensitivity = sensitivity
         self._aliases = dict(zip(estimate.plain_names(), estimate.labels, strict=True))
 
@@ -153,7 +159,8 @@ class Posterior:
         """Mean, sd, mean-field sd, central interval and verdict of every named quantity.
 
         Intervals respect the support: those of positive quantities are made on the log scale. Numbers
-        are linear response's, except in rows whose verdict is "repaired": those are the certificate's.
+        are linear response's, except in rows whose verdict is "repaired": those are the certificate's,
+        as all are of a posterior of `lrvb.from_numpyro` and its like.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
@@ -167,8 +174,12 @@ class Posterior:
             ends=(lower[at], upper[at]),
             verdict=verdicts,
         )
+        columns = ["mean", "sd", "lower", "upper"]
+        if self.certificate is not None and self.certificate.polish is not None:
+            result[columns] = self.certificate.summary(prob)[columns]
+            return result
         if self.certificate is not None and REPAIRED in verdicts:
-            columns, rows = ["mean", "sd", "lower", "upper"], result["verdict"] == REPAIRED
+            rows = result["verdict"] == REPAIRED
             result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
         note = self._note(verdicts)
         return noted(result, note) if note else result
@@ -271,7 +282,10 @@ class Posterior:
         hyperparameters anew at the whole step, in the column `verified`.
         """
         chosen = self._choose(names)
-        return prior_table(self._what_if(), chosen, self._at(chosen), verify)
+        if self._sensitivity is None:
+            self._what_if()
+        assert self._sensitivity is not None
+        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
 
     def influence(
         self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
@@ -316,14 +330,28 @@ class Posterior:
         )
         return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
 
+    def check(self, by: Any = None) -> CheckUp:
+        """One page on how far the answer can be believed: the worst first.
+
+        Convergence, verdicts, sensitivity to priors, the influence of rows (of levels with `by`), and
+        robust sds beside the posterior's.
+        """
+        from .check_up import check_up, look_at
+
+        groups: tuple[Any, Any] = (None, None)
+        if by is not None:
+            groups = grouped(self._what_if(), by, self.observed)
+        return check_up(repr(self).partition("\n")[0], look_at(self, self._sensitivity, groups))
+
     def _what_if(self) -> Sensitivity:
+        if isinstance(self._sensitivity, Sensitivity):
+            return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
-            raise InvalidModel(
-                "What other priors or fewer rows would do is known for posteriors of lrvb.infer and "
-                "GaussianMixture; this one has no fit of rows behind it."
-            )
-        return self._sensitivity
+        raise InvalidModel(
+            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
+            "has no fit of independent rows behind it."
+        )
 
     def _one(self, name: Any) -> list[str]:
         chosen = self._choose(name)

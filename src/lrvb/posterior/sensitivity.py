@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,6 +45,23 @@ class PriorChange:
     d_sd: np.ndarray
 
 
+class PriorQuestions(Protocol):
+    """What a table of prior sensitivities asks."""
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Of every coordinate of the estimate."""
+
+    def known(self) -> list[Hyperparameter]:
+        """The hyperparameters that can be moved."""
+
+    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
+        """The derivative of all means and sds in one hyperparameter."""
+
+    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
+        """The change of all means at the whole plain step, by a fit of its own."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
     """Answers from the engine's response for the coordinates of the estimate, T = M T′ + c."""
@@ -77,15 +94,13 @@ class Sensitivity:
             return list(self.hyperparameters())
         return stored_numbers(self.fit.problem.traced)
 
-    def prior_change(self, hyperparameter: Hyperparameter, *, sds: bool = True) -> PriorChange:
+    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """The derivative of all means and sds in one hyperparameter."""
         direction = hyperparameter.direction()
         dm = self.response.Sigma @ number_score(self.fit, direction)
-        d_sd = np.zeros(len(self.sd))
-        if sds:
-            change = covariance_change(self.response, direction, dm)
-            variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
-            d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
+        change = covariance_change(self.response, direction, dm)
+        variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
+        d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
         return PriorChange(hyperparameter, self.M @ dm, d_sd)
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:

@@ -19,11 +19,13 @@ from ..numerics.double import in_double
 from ..numerics.fingerprint import fingerprint
 from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
+from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
 from .certification import Checked
 from .estimate import Estimate
 from .locals import StoredLocals
+from .polish import Polish
 from .posterior import Posterior
 from .weighted import WeightedDraws
 
@@ -35,6 +37,8 @@ CERTIFICATE = (
     *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
     *("chains", "others", "relabelled"),
 )
+POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
+POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -63,6 +67,11 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "absent": posterior.absent,
         "quick": [list(pair) for pair in posterior.checked.quick],
         "unchecked": posterior.checked.reason,
+        "dims": {name: list(dims) for name, dims in posterior.axes.dims.items()},
+        "coords": {
+            dim: [_plain(label) for label in labels]
+            for dim, labels in posterior.axes.coords.items()
+        },
     }
     if posterior.weighted is not None:
         header["verdicts"] = list(posterior.weighted.verdicts)
@@ -88,6 +97,10 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         found = posterior.certificate
         arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
         header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
+        if found.polish is not None:
+            header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
+            for key in POLISHED:
+                arrays[f"polish/{key}"] = getattr(found.polish, key)
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -182,7 +195,9 @@ def _posterior(
         weights = archive.array("certificate/weights")
         T = archive.array("certificate/T", (len(weights), a))
         require_finite("certificate/T", T)
-        certificate = Certificate(estimate, T, weights, **header["certificate"])
+        certificate = Certificate(
+            estimate, T, weights, **header["certificate"], polish=_polish(header, archive, estimate)
+        )
     return Posterior(
         estimate,
         Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
@@ -193,6 +208,10 @@ def _posterior(
         checked=Checked(certificate, _pairs(header, len(estimate.index)), _reason(header)),
         weighted=_weighted(archive, a, header),
         absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
+        axes=Axes(
+            {str(name): tuple(map(str, dims)) for name, dims in header.get("dims", {}).items()},
+            {str(dim): list(labels) for dim, labels in header.get("coords", {}).items()},
+        ),
     )
 
 
@@ -206,6 +225,17 @@ def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
 
 def _reason(header: Mapping[str, Any]) -> str:
     return str(header.get("unchecked", "the file is of an older version"))
+
+
+def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:
+    """How HMC went, if the certificate was polished by it."""
+    if "polish" not in header:
+        return None
+    q = len(estimate.index)
+    content: dict[str, Any] = {key: header["polish"][key] for key in POLISH}
+    content |= {key: archive.array(f"polish/{key}", (q,)) for key in POLISHED}
+    content["modes"] = tuple(map(float, content["modes"]))
+    return Polish(**content)
 
 
 def _weighted(archive: Archive, a: int, header: Mapping[str, Any]) -> WeightedDraws | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..numerics.algebra import sandwich
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from ..statement.meanfield import MeanField
 from .estimate import Estimate

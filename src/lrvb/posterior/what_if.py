@@ -12,7 +12,7 @@ from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
 from .certificate import require_whole
 from .noted import noted
-from .sensitivity import Sensitivity
+from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DIFFERENT = 1.3  # the ratio of a robust sd to the posterior's beyond which it i
 
 
 def prior_table(
-    sensitivity: Sensitivity, names: Sequence[str], at: np.ndarray, verify: int
+    sensitivity: PriorQuestions, names: Sequence[str], at: np.ndarray, verify: int
 ) -> pd.DataFrame:
     """A row for every hyperparameter and quantity, the largest changes first."""
     import pandas as pd
@@ -68,7 +68,7 @@ def prior_table(
 
 
 def _verified(
-    sensitivity: Sensitivity, table: pd.DataFrame, where: dict[str, int], verify: int
+    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], verify: int
 ) -> Any:
     """The change in sds by a refit at the whole step, for the first few hyperparameters; else missing."""
     import pandas as pd
@@ -168,8 +168,9 @@ class Fragility:
                 continue
             shown = ", ".join(map(str, rows[:6])) + (" …" if len(rows) > 6 else "")
             verdict = "confirmed" if self.confirmed[what] else "NOT confirmed"
+            count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
             lines.append(
-                f"  {said} without {len(rows)} rows ({len(rows) / self.n:.2%}: {shown}); a refit has "
+                f"  {said} without {count} ({len(rows) / self.n:.2%}: {shown}); a refit has "
                 f"mean {self.mean_without[what]:.4g}: {verdict}"
             )
         return "\n".join(lines)

@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
 
 from ..data.tables import Rows, invalid_value
 from ..errors import InvalidModel
+from ..numerics.lazy import core, jax, jnp
 from ..numerics.program import Program
 from .structure import Structure
 from .tracing import trace_terms
@@ -63,14 +61,14 @@ class _Index:
 
 
 def _followed(
-    closed: ClosedJaxpr, inputs: list[_Value | None]
+    closed: core.ClosedJaxpr, inputs: list[_Value | None]
 ) -> tuple[list[_Value | None], list[_Index]]:
     """What a function gives from the inputs that are known, and every index that they decide."""
     known: dict[Any, _Value] = {}
     found: list[_Index] = []
 
     def read(v: Any) -> _Value | None:
-        return _Value(v.val) if isinstance(v, Literal) else known.get(v)
+        return _Value(v.val) if isinstance(v, core.Literal) else known.get(v)
 
     jaxpr = closed.jaxpr
     for v, constant in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -81,7 +79,7 @@ def _followed(
     for equation in jaxpr.eqns:
         values = [read(v) for v in equation.invars]
         inner = equation.params.get(_INLINED.get(equation.primitive.name))
-        if isinstance(inner, ClosedJaxpr):
+        if isinstance(inner, core.ClosedJaxpr):
             outcome, more = _followed(inner, values)
         elif equation.primitive.name in _LOOPS:
             outcome, more = (
@@ -227,7 +225,7 @@ def check_indices(
             _require_inside(structure, of_rows, outside, part, start)
 
 
-def _check_of(structure: Structure, closed: ClosedJaxpr, *, rowwise: bool) -> _Check | None:
+def _check_of(structure: Structure, closed: core.ClosedJaxpr, *, rowwise: bool) -> _Check | None:
     """The check of one term, by following the numbers that are known before the fit."""
     found: list[_Index] = []
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidModel
 from ..families.base import Family
+from ..numerics.lazy import jax, jnp
 
 
 class Moments:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..data.tables import Rows
 from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import attributes
+from ..numerics.lazy import jax
 from .meanfield import MeanField
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from ..data.tables import shortened
 from ..errors import InvalidModel
 from ..families.base import Family
 from ..numerics.double import in_double
+from ..numerics.lazy import jax
 from .meanfield import MeanField, Moments
 
 

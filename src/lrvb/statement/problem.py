@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.tables import Rows, as_columns, length, missing_column, numeric, require
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..numerics.double import in_double
+from ..numerics.lazy import jnp
 from .indices import check_indices
 from .meanfield import MeanField
 from .model import Model, asked, mean_fields, split

@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from .structure import Structure
 from .tracing import key_of

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from ..data.tables import Row
 from ..errors import InvalidModel
+from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from .meanfield import MeanField
 from .model import Model, join
 
-Specs = Mapping[str, jax.ShapeDtypeStruct]
+Specs = Mapping[str, "jax.ShapeDtypeStruct"]
 
 
 @dataclass(frozen=True)

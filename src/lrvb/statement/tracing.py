@@ -11,23 +11,26 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..data.tables import Row
 from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import Digest, fingerprint, is_plain
+from ..numerics.lazy import jax, jnp
 from .model import split
 from .structure import Structure
 
-_CONCRETE = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
+
+def _concrete() -> tuple[type[Exception], ...]:
+    """What JAX raises where a traced value is asked for a number."""
+    errors = jax.errors
+    return (
+        errors.ConcretizationTypeError,
+        errors.TracerArrayConversionError,
+        errors.TracerBoolConversionError,
+        errors.TracerIntegerConversionError,
+    )
 
 
 class Traced(NamedTuple):
@@ -251,7 +254,7 @@ def attempt(structure: Structure, term: str, action: Callable[[], Any]) -> Any:
         return action()
     except LrvbError:
         raise
-    except _CONCRETE as error:
+    except _concrete() as error:
         raise NeedsValue(term) from error
     except Exception as error:
         hint = ""

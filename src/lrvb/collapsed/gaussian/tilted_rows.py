@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...families import Tilted
 from ...likelihoods import Likelihood
 from ...likelihoods.given import NOTHING, Given, take
 from ...numerics.double import in_double
+from ...numerics.lazy import jax
 from ...numerics.program import Program
 from ...numerics.special import JAX
 from .row_terms import RowTerms

@@ -19,8 +19,9 @@ from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
+from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
-from ...posterior.intervals import check_probability, normal_ends
+from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
@@ -39,6 +40,7 @@ from .integral.certificate import IMPORTANCE, MixedCertificate, variational_cert
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
+from .integral.sensitivity import PriorSensitivity
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
@@ -53,8 +55,8 @@ class MixedModel:
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
-    (identity; residual precision τ), "poisson" (log), "bernoulli" or "binomial" (logit; the response
-    `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
+    (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
+    "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a `lrvb.likelihoods.Likelihood` of your own. With
     `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
     coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
     "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
@@ -95,7 +97,7 @@ class MixedModel:
             raise InvalidModel(
                 f"progress={progress!r} and verbose={verbose!r} are two names for one option; give one."
             )
-        _require_fittable(likelihood_of(family))
+        _require_fittable(likelihood_of(family), factorization)
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
@@ -123,6 +125,7 @@ class MixedModel:
                 priors = resolve(self.priors, design)
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
+                _require_fittable(design.family, self.factorization, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -206,6 +209,7 @@ class MixedModel:
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
+            sensitivity=PriorSensitivity(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found
@@ -280,6 +284,10 @@ class MixedModel:
             prob,
         )
 
+    def check(self) -> CheckUp:
+        """One page on how far the answer can be believed: convergence, verdicts, priors; the worst first."""
+        return self._fitted().check()
+
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
@@ -309,7 +317,8 @@ class MixedModel:
     def ranef(self, term: str | None = None, prob: float = 0.94) -> pd.DataFrame:
         """Every level's effect: `mean, sd, mfvb_sd, lower, upper`, indexed by term and level.
 
-        `term` is one coefficient, such as "1|g"; all of them by default.
+        `term` is one coefficient, such as "1|g"; all of them by default. Intervals of an integrated
+        model are quantiles of the mixture over its draws; of a variational fit those of a normal.
         """
         import pandas as pd
 
@@ -321,25 +330,24 @@ class MixedModel:
             )
         tables = {}
         for name in self._effects.names if term is None else [term]:
-            dataset = self._effects.dataset(name)
-            mean, sd = dataset["mean"].to_numpy(), dataset["sd"].to_numpy()
-            level = pd.Index(dataset[str(dataset["mean"].dims[0])].to_numpy(), name="level")
+            moments = self._effects.moments(*self._effects.found[name])
             tables[name] = table(
-                level,
-                mean=mean,
-                sd=sd,
-                mfvb_sd=dataset["mfvb_sd"].to_numpy(),
-                ends=normal_ends(mean, sd, prob),
+                pd.Index(self._effects.levels(name), name="level"),
+                mean=moments.mean,
+                sd=moments.sd,
+                mfvb_sd=moments.mfvb_sd,
+                ends=self._effects.ends(name, prob),
             )
         return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
 
 
-def _require_fittable(family: Likelihood) -> None:
-    """The residual of a normal response is the only dispersion that is fitted."""
-    if family.dispersions and not family.quadratic:
+def _require_fittable(family: Likelihood, factorization: str, why: str = "") -> None:
+    """A variational fit has no dispersion but the residual of a normal response."""
+    if family.dispersions and not family.quadratic and (why or factorization != "blocked"):
+        reason = f": {why}" if why else f", which is what factorization={factorization!r} asks for"
         raise InvalidModel(
-            f"family={family!r} has the dispersion '{family.dispersions[0].name}', which mixed models "
-            "do not fit; give a likelihood without one, with its value fixed in the object."
+            f"family={family.name!r} has the parameter '{family.dispersions[0].name}', which is integrated "
+            f"with the sds and has no variational fit{reason}."
         )
 
 

@@ -6,8 +6,6 @@ import functools
 import numbers
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +15,7 @@ from ...engine.functions import in_means
 from ...engine.response import Response
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
+from ...numerics.lazy import jax, jnp
 from ...numerics.program import Program
 from ...posterior.posterior import Posterior
 from ...posterior.table import BEYOND, table

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from ...data.standardise import Measures
 from ...errors import InvalidData
 from ...models.gaussian_mixture import NormalMixture
+from ...numerics.lazy import jnp
 from ...numerics.program import Program
 from ...posterior.units import affine_program
 from ...statement.meanfield import MeanField

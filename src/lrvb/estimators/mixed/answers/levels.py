@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from ....collapsed.gaussian.functionals import Functionals
 from ....collapsed.gaussian.own_effects import OwnEffects, own_effects
 from ....collapsed.seam import LocalResponse
-from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
-from ....posterior.locals import some_rows
 from ..design.design import Design
 from ..design.standardised import Standardisation
 from ..fit.arrangement import Arrangement
 from ..fit.joint_response import JointResponse
+from .effects import LevelEffects, LevelMoments
 
 CHUNK = 2**12  # levels at a time, each with its covariances with β
 
 
-class LevelMoments(NamedTuple):
-    """Of one coefficient at every level: mean, sd, mean-field sd (G,), covariance (G, p + a)."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    mfvb_sd: np.ndarray
-    cov: np.ndarray
-
-
-class Effects(Mapping[str, xr.Dataset]):
-    """A dataset over levels for each coefficient, `1|g`, `x|g`, made when it is asked for."""
+class Effects(LevelEffects):
+    """The effects of a variational fit."""
 
     def __init__(
         self,
@@ -44,48 +32,15 @@ class Effects(Mapping[str, xr.Dataset]):
         M: np.ndarray,
     ):
         """`quantities` are the posterior's names; M (q, p + a) has their slopes in β and the precisions."""
-        self.design, self.standard = design, standard
-        self.arrangement, self.joint = arrangement, joint
-        self.quantities, self.M = quantities, M
-        self.found: dict[str, tuple[int, int]] = {}  # term, coefficient
-        for t, term in enumerate(design.terms):
-            for j, name in enumerate(term.coefficients):
-                self.found[f"{name}|{term.group}"] = (t, j)
+        super().__init__(design, quantities)
+        self.standard, self.arrangement, self.joint, self.M = standard, arrangement, joint, M
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.found)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    @property
-    def names(self) -> list[str]:
-        """Every coefficient that varies by level."""
-        return list(self.found)
-
-    def dataset(self, name: str, rows: Any = None) -> xr.Dataset:
-        """One coefficient over its levels, all of them or those at the positions `rows`."""
-        if name not in self.found:
-            raise InvalidModel(
-                f"There is no random effect '{name}'; there are: {', '.join(self.found)}."
-            )
-        return some_rows(self[name], rows)
-
-    def __getitem__(self, name: str) -> xr.Dataset:
-        t, j = self.found[name]
-        term = self.design.terms[t]
-        factor = self.design.factors[term.factor]
+    def moments(self, t: int, j: int) -> LevelMoments:
+        """Of the j-th coefficient of term t."""
+        factor = self.design.factors[self.design.terms[t].factor]
         own = self.arrangement.places[t].factor < 0
-        moments = self._of_rows(factor.codes) if own else self._of_term(t, j)
-        dim = factor.name
-        variables: dict[str, Any] = {
-            "mean": (dim, moments.mean),
-            "sd": (dim, moments.sd),
-            "mfvb_sd": (dim, moments.mfvb_sd),
-            "cov": ((dim, "quantity"), moments.cov @ self.M.T),
-        }
-        coords = {dim: np.asarray(factor.levels), "quantity": self.quantities}
-        return xr.Dataset(variables, coords=coords, attrs={"block": name})
+        found = self._of_rows(factor.codes) if own else self._of_term(t, j)
+        return found._replace(cov=found.cov @ self.M.T)
 
     def _of_term(self, t: int, j: int) -> LevelMoments:
         """A coefficient z_k of a grouping factor."""

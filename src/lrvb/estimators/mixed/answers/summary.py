@@ -16,6 +16,7 @@ from .standard_deviations import correlation_table, sd_table
 FIXED = "Fixed effects"
 RANDOM = "Standard deviations and correlations of the random effects"
 RESIDUAL = "Residual"
+RESPONSE = "Parameters of the response"
 
 
 class Summary(pd.DataFrame):
@@ -71,13 +72,17 @@ def summarize_model(
     else:
         sds = sd_table(design, posterior.response, prob)
         correlations = correlation_table(design, posterior, prob)
+    dispersions = [name for name, _ in priors.dispersions]
     own = [name for name in sds.index if name == "sd[residual]"]
     others = [name for name in sds.index if name not in own]
-    parts = [table for table in (fixed, sds.loc[others], correlations, sds.loc[own]) if len(table)]
-    table = Summary(pd.concat(parts))
+    parts = [fixed, sds.loc[others], correlations, sds.loc[own]]
+    if dispersions:
+        parts.append(posterior.summary(prob).loc[dispersions])
+    table = Summary(pd.concat([part for part in parts if len(part)]))
     table["verdict"] = [certificate.verdict(str(name)) for name in table.index]
     table.remark = certificate.sentence([str(name) for name in table.index])
     blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
+    blocks[RESPONSE] = dispersions
     table.heading = _heading(formula, factorization, design, posterior, certificate)
     table.blocks = {title: names for title, names in blocks.items() if names}
     table.priors = priors.table()

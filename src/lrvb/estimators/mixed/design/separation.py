@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import null_space
-from scipy.optimize import linprog
 
 from ....data.standardise import measure
 from ....errors import InvalidData
@@ -61,6 +60,8 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
     """
     if not X.shape[1]:
         return None
+    from scipy.optimize import linprog
+
     size = measure(X).size
     basis = np.eye(X.shape[1])
     if bound.any():

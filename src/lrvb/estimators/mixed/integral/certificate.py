@@ -21,7 +21,8 @@ class MixedCertificate:
 
     `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
-    for nothing. Errors are Monte Carlo's, of means in sds and of log sds.
+    for nothing. `probes` are those of log determinants, 0 where these are exact. Errors are Monte Carlo's,
+    of means in sds and of log sds.
     """
 
     method: str
@@ -34,6 +35,7 @@ class MixedCertificate:
     log_evidence_error: float = np.nan
     node_error: float = np.nan
     refused: int = 0
+    probes: int = 0
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
 
@@ -75,6 +77,10 @@ class MixedCertificate:
                 f"{head}: Monte Carlo's error of {listed} is above {MEAN_ERROR:.2f} sds of a mean or "
                 f"{SD_ERROR:.0%} of an sd, as long tails make it; read the interval instead."
             )
+        if self.probes:
+            return (
+                f"{head}; log determinants given them by {self.probes} probes, whose error counts."
+            )
         return f"{head}; sums given them are exact."
 
 
@@ -90,6 +96,11 @@ def certify(
     sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
     mean_error = np.sqrt(raw**2 @ away**2) / sd
     sd_error = np.sqrt(raw**2 @ (square - variance) ** 2) / (2 * sd**2)
+    if integral.noise is not None:
+        noise = integral.noise[at] - weights @ integral.noise[at]
+        by = weights[:, None] * noise / np.sqrt(noise.shape[1])
+        mean_error = np.hypot(mean_error, (away.T @ by).std(1) / sd)
+        sd_error = np.hypot(sd_error, ((square - variance).T @ by).std(1) / (2 * sd**2))
     exact = integral.node_error < NODE_ERROR
     return MixedCertificate(
         method=IMPORTANCE,
@@ -102,6 +113,7 @@ def certify(
         log_evidence_error=w.log_evidence_error,
         node_error=integral.node_error,
         refused=int(np.isneginf(w.log_p).sum()),
+        probes=0 if integral.noise is None else integral.noise.shape[1],
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
     )

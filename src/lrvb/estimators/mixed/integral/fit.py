@@ -11,13 +11,22 @@ from scipy.linalg import block_diag
 from ....integrated.gaussian import Gaussian
 from ....integrated.inside import Effects
 from ....integrated.integration import Integral, integrate_gaussian, integrate_path
+from ....integrated.matrix_free.integration import integrate_matrix_free
+from ....integrated.matrix_free.model import MatrixFree
+from ....integrated.normal import Normal
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
 from ..design.design import Design
 from ..design.standardised import Standardisation
 from ..priors.stated import MixedPriors, SpreadPrior
 from .certificate import MixedCertificate, certify
-from .mean_field import correlated, given_hyperparameters, one_sd, residual_square
+from .mean_field import (
+    correlated,
+    dispersion_sds,
+    given_hyperparameters,
+    one_sd,
+    residual_square,
+)
 from .quantities import Quantities, quantities, sd_name
 from .statement import Statement, state
 
@@ -57,16 +66,21 @@ def integrate_model(
     """The posterior of a design; `NoExactSums` or `TooMuchWork` where there is no way to it."""
     statement = state(design, priors, standard)
     inside = statement.inside
-    if isinstance(inside, Gaussian):
+    if isinstance(inside, MatrixFree):
+        integral = integrate_matrix_free(inside, seed=seed, progress=progress)
+    elif isinstance(inside, Gaussian):
         integral = integrate_gaussian(inside, seed=seed, progress=progress)
     else:
+        assert not isinstance(inside, Normal)
         integral = integrate_path(inside, seed=seed, progress=progress)
     at = integral.weighted.heavy()
     theta = integral.theta[at]
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
-    residual = np.exp(theta[:, -1]) if isinstance(inside, Gaussian) else None
-    found = quantities(design, priors, beta, statement.spreads(theta), residual)
+    residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
+    found = quantities(
+        design, priors, beta, statement.spreads(theta), residual, statement.dispersions(theta)
+    )
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
@@ -84,7 +98,7 @@ def integrate_model(
         theta,
         weights,
     )
-    root = np.linalg.cholesky(within) if isinstance(inside, Gaussian) else within[:, :0, :0]
+    root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
     certificate = certify(integral, at, T, within_sds, found.labels)
@@ -117,7 +131,7 @@ def _beta(
 ) -> tuple[np.ndarray, np.ndarray]:
     """β on the user's scale at the draws (n, p), and the covariance it has given each (n, p, p)."""
     T, t, p = standard.T, standard.t, statement.p
-    if isinstance(statement.inside, Gaussian):
+    if isinstance(statement.inside, Normal):
         mean, covariance = statement.inside.beta(theta)
         return mean @ T.T + t, T @ covariance @ T.T
     return theta[:, :p] @ T.T + t, np.zeros((len(theta), p, p))
@@ -134,7 +148,7 @@ def _levels(
 ) -> tuple[list[Effects], list[np.ndarray]]:
     """Every level's effects, and their covariances with all quantities."""
     inside, p = statement.inside, statement.p
-    if isinstance(inside, Gaussian):
+    if isinstance(inside, Normal):
         found = inside.moments(theta, weights, T[:, p:])
         effects = [
             Effects(*parts)
@@ -184,10 +198,14 @@ def _mean_field(
         values = again.values
         deviations = np.sqrt(w @ (values - w @ values) ** 2)
         sds |= dict(zip(again.labels, deviations, strict=True))
-    if isinstance(statement.inside, Gaussian):
+    if isinstance(statement.inside, Normal):
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
         sds |= _of_one("residual", one_sd(priors.residual, design.n, left), "residual")
+    for (name, _), sd in zip(
+        priors.dispersions, dispersion_sds(statement, weights @ theta), strict=True
+    ):
+        sds[name] = sd
     rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
     return block_diag(*parts, np.diag(rest**2))
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from ....integrated.gaussian import Gaussian
 from ....integrated.importance import Budget, resampled
 from ....integrated.inside import Inside
-from ....integrated.integration import integrate_density
+from ....integrated.integration import EASY, integrate_density
 from ....integrated.laplace import conditional_mode
 from ....integrated.mode import Mode
+from ....integrated.normal import Normal
 from ....integrated.terms import Spread, Term
 from ....numerics.sobol import sobol
 from ..priors.stated import SdPrior
 from .statement import Statement
 
-REACH, STEP = 14.0, 0.01  # of a log sd around its centre, where it is summed
-NORMALS = 64  # draws of β given the hyperparameters, for the levels' own sds
+REACH, POINTS = 14.0, 2801  # of a log sd around its centre, where it is summed: densest there
+NORMALS, FEW = 64, 8  # draws of β given the hyperparameters, for the levels' own sds
 AT_DRAWS = 256  # at which residuals are squared
+LOG_STEP = 0.05  # of second differences in the log of a dispersion
 BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
 
 
@@ -32,11 +33,12 @@ def one_sd(prior: SdPrior, count: float, square: float) -> tuple[float, float, f
     q(sd) ∝ p(sd) sd^−count exp(−square/(2 sd²)).
     """
     center = np.log(square / max(count, 1.0)) / 2
-    log_sd = center + np.arange(-REACH, REACH, STEP)
+    u = np.linspace(-10.0, 10.0, POINTS)
+    log_sd = center + REACH * np.sinh(u) / np.sinh(10.0)
     with np.errstate(over="ignore", under="ignore"):
         log_q = prior.log_density(np.exp(log_sd)) + (1 - count) * log_sd
         log_q = log_q - square / 2 * np.exp(-2 * log_sd)
-        q = np.exp(log_q - log_q.max())
+        q = np.exp(log_q - log_q.max()) * np.cosh(u)
     q /= q.sum()
 
     def sd(values: np.ndarray) -> float:
@@ -59,7 +61,7 @@ def correlated(term: Term, square: np.ndarray) -> tuple[np.ndarray, Spread]:
     return weights, term.spread(theta)
 
 
-def residual_square(inside: Gaussian, theta: np.ndarray, weights: np.ndarray) -> float:
+def residual_square(inside: Normal, theta: np.ndarray, weights: np.ndarray) -> float:
     """E‖y − η‖², from σ²(N + ∂ log p(y | θ)/∂ log σ) at each draw."""
     at, h = resampled(weights, AT_DRAWS), 1e-3
     points = theta[at]
@@ -70,7 +72,7 @@ def residual_square(inside: Gaussian, theta: np.ndarray, weights: np.ndarray) ->
         return inside.log_density(t) - prior
 
     slope = (evidence(points + move) - evidence(points - move)) / (2 * h)
-    N = inside.layout.n
+    N = inside.n
     return float(np.mean(np.exp(2 * points[:, -1]) * np.maximum(N + slope, 0.0)))
 
 
@@ -79,7 +81,7 @@ def given_hyperparameters(
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Covariance (p, p) of β and every level's sd (levels, q), terms in θ's order, at one θ (d,)."""
     inside = statement.inside
-    if isinstance(inside, Gaussian):
+    if isinstance(inside, Normal):
         found = inside.moments(theta[None], np.ones(1))
         return inside.beta(theta[None])[1][0], found.levels_sd
     mode = conditional_mode(inside, theta[inside.p :], theta[: inside.p])
@@ -94,7 +96,7 @@ def _levels(
     """Sds of the levels with β normal around its conditional mode."""
     beta = mode.x[None]
     if inside.p:
-        normal = _normals(inside.p)
+        normal = _normals(inside.p, NORMALS if inside.work * NORMALS < EASY / 4 else FEW)
         beta = mode.x + normal @ np.linalg.cholesky(covariance).T
     points = np.column_stack([beta, np.tile(u, (len(beta), 1))])
     value, first, second = inside.evaluate(points)
@@ -102,7 +104,22 @@ def _levels(
     return tuple(effect.sd for effect in inside.unfold(points, w, w @ first, w @ second))
 
 
-def _normals(d: int) -> np.ndarray:
-    u = np.clip(sobol(NORMALS // 2, d, 0), 1e-9, 1 - 1e-9)
+def _normals(d: int, n: int) -> np.ndarray:
+    u = np.clip(sobol(n // 2, d, 0), 1e-9, 1 - 1e-9)
     x = ndtri(u)
     return np.concatenate([x, -x])
+
+
+def dispersion_sds(statement: Statement, theta: np.ndarray) -> list[float]:
+    """Sds of the response's own parameters φ given all else at θ: φ/√(−∂²log p/∂(log φ)²)."""
+    phi = [float(value[0]) for value in statement.dispersions(theta[None])]
+    if not phi or isinstance(statement.inside, Normal):
+        return []
+    found = []
+    for j, value in enumerate(phi):
+        step = np.zeros(len(theta))
+        step[len(theta) - len(phi) + j] = LOG_STEP
+        low, middle, high = statement.inside.log_density(theta + np.outer([-1.0, 0.0, 1.0], step))
+        curvature = (2 * middle - low - high) / LOG_STEP**2
+        found.append(value / np.sqrt(curvature) if curvature > 0 else value)
+    return found

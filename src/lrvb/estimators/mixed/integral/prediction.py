@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ....integrated.gaussian import Gaussian
 from ....integrated.importance import resampled
+from ....integrated.normal import Normal
 from ....likelihoods import IDENTITY, LOGIT, Given
 from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import Answer
@@ -30,7 +30,8 @@ class Lot(NamedTuple):
     """η of m rows at some draws with weights (k,): nodes (k, m, K), P, and variances (k, m).
 
     variance is that of other new levels, own that of a row's own new effect, which is noise;
-    `typical` (m,) are their means over all draws. residual (k,) is the rows' sd or None.
+    `typical` (m,) are their means over all draws. noise (k,) are the response's own parameters by
+    name, such as the residual's sd.
     """
 
     weights: np.ndarray
@@ -39,7 +40,7 @@ class Lot(NamedTuple):
     variance: np.ndarray
     own: np.ndarray
     typical: tuple[np.ndarray, np.ndarray]
-    residual: np.ndarray | None
+    noise: dict[str, np.ndarray]
 
 
 def answer(
@@ -90,7 +91,7 @@ def _some(
             value, sd = link.moments(lot.eta, v, own)
             square = value**2 + sd**2
         else:
-            noise = {} if lot.residual is None else {"residual": lot.residual[:, None, None]}
+            noise = {name: part[:, None, None] for name, part in lot.noise.items()}
             value, spread = family.averaged(lot.eta, v + own, {**tall, **noise})
             square = value**2 + spread
         first += (wP * value).sum((0, 2))
@@ -101,8 +102,8 @@ def _some(
         inner = (lot.P * (lot.eta - center[:, :, None]) ** 2).sum(2) + lot.variance
         if kind == "response":
             inner = inner + lot.own
-            if lot.residual is not None:
-                inner = inner + lot.residual[:, None] ** 2
+            if family.quadratic:
+                inner = inner + lot.noise["residual"][:, None] ** 2
         means.append(center)
         variances.append(inner)
         owns.append(lot.own)
@@ -114,12 +115,17 @@ def _some(
     w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
     if kind == "mean":
         own = w @ np.concatenate(owns)
-        lower, upper = (link.averaged(e, own) for e in _quantiles(w, center, inner, ends).T)
+        lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = _quantiles(w, center, inner, ends).T
+        lower, upper = mixture_quantiles(w, center, inner, ends).T
         return Answer(first, sd, lower, upper)
-    nodes = _quantiles(w, center, inner, QUANTILES)
+    nodes = mixture_quantiles(w, center, inner, QUANTILES)
+    drawn = fit.statement.dispersions(fit.theta)
+    if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
+        names = [dispersion.name for dispersion in family.dispersions]
+        parts = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
+        given = {**given, **dict(zip(names, parts, strict=True))}
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
 
@@ -129,11 +135,11 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
     statement, design = fit.statement, fit.design
     theta, w = fit.theta, fit.weights
     inside = statement.inside
-    nodes = 1.0 if isinstance(inside, Gaussian) else max(NODES, inside.work / design.n)
+    nodes = 1.0 if isinstance(inside, Normal) else max(NODES, inside.work / design.n)
     most = int(max(FEWEST, min(CELLS / (len(at) * nodes), ENDS / len(at))))
     X = fit.standard.inward(rows.X[at])
     moved: float | np.ndarray = 0.0
-    if not isinstance(inside, Gaussian):
+    if not isinstance(inside, Normal):
         share = min(1.0, len(at) / max(1, inside.fewest))
         most = min(most, int(max(FEWEST, WORK / (share * inside.work))))
     if len(w) > most:
@@ -158,10 +164,14 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
             if term.factor == design.observation:
                 new = rows.codes[term.factor][at] < 0
                 own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
-        residual = np.exp(theta[found.at, -1]) if design.family.quadratic else None
+        if design.family.quadratic:
+            noise = {"residual": np.exp(theta[found.at, -1])}
+        else:
+            names = [dispersion.name for dispersion in design.family.dispersions]
+            noise = dict(zip(names, statement.dispersions(theta[found.at]), strict=True))
         eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
-        yield Lot(w[found.at], eta, found.P, variance, own, typical, residual)
+        yield Lot(w[found.at], eta, found.P, variance, own, typical, noise)
 
 
 def _moved(
@@ -169,7 +179,9 @@ def _moved(
 ) -> np.ndarray:
     """What the mean of η over all draws has beyond that over those chosen, (m,)."""
     integral, statement, p = fit.integral, fit.statement, fit.statement.p
-    if statement.p == 0 or integral.first is None or integral.inside is None:
+    if integral.sample is not None or statement.p == 0:
+        return np.zeros(len(at))
+    if integral.first is None or integral.inside is None:
         return np.zeros(len(at))
     beta = fit.weights @ fit.theta[:, :p] - fit.theta[chosen, :p].mean(0)
     first = integral.first[integral.weighted.heavy()]
@@ -183,7 +195,7 @@ def _moved(
     return moved
 
 
-def _quantiles(
+def mixture_quantiles(
     w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
 ) -> np.ndarray:
     """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
@@ -202,6 +214,16 @@ def _quantiles(
     return np.array(
         [c + s * np.interp(asked, z, GRID) for c, s, z in zip(center, scale, score, strict=True)]
     )
+
+
+def _own_quantiles(w: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Quantiles of weighted draws at `QUANTILES`."""
+    order = np.argsort(values)
+    return np.interp(QUANTILES, np.cumsum(w[order]) - w[order] / 2, values[order])
+
+
+def _shuffled(values: np.ndarray, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(values)
 
 
 class IntegratedAnswers(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,8 +55,9 @@ def quantities(
     beta: np.ndarray,
     spreads: list[Spread],
     residual: np.ndarray | None,
+    dispersions: Sequence[np.ndarray] = (),
 ) -> Quantities:
-    """β (n, p), then every term's sds, correlations and precisions, then the residual's."""
+    """β (n, p), then every term's sds, correlations and precisions, the residual's, and dispersions."""
     found = Quantities()
     if design.names:
         found.add("beta", list(design.names), beta, [Support()] * len(design.names))
@@ -88,6 +90,8 @@ def quantities(
     if residual is not None:
         found.add("sd[residual]", ["sd[residual]"], residual, [Support("positive")])
         _add_precision(found, RESIDUAL, residual, True)
+    for (name, _), values in zip(priors.dispersions, dispersions, strict=False):
+        found.add(name, [name], values, [Support("positive")])
     return found
 
 

@@ -9,8 +9,11 @@ import numpy as np
 from ....errors import LrvbError
 from ....integrated.choice import choose
 from ....integrated.density import Density
-from ....integrated.gaussian import Gaussian
+from ....integrated.gaussian import Gaussian, dense_work
 from ....integrated.inside import Inside
+from ....integrated.integration import EASY
+from ....integrated.matrix_free.model import MatrixFree
+from ....integrated.normal import Normal
 from ....integrated.regression import Regression
 from ....integrated.terms import Spread, Term, split_by_size
 from ....prior import Gamma, Wishart
@@ -18,8 +21,7 @@ from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..priors.stated import MixedPriors, SpreadPrior
 
-MOST_DENSE = 1500  # coefficients besides those of the largest factor, in one dense matrix
-MOST_CELLS = 2e7  # entries of the matrix between them and the largest factor's
+DRAWN = 2560  # draws of θ at which a dense matrix is factorised
 
 
 class NoExactSums(LrvbError):
@@ -29,14 +31,21 @@ class NoExactSums(LrvbError):
 class Statement(NamedTuple):
     """The sums, the terms as in the design, and the order in which θ has them."""
 
-    inside: Gaussian | Inside
+    inside: Normal | Inside
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
 
+    def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
+        """The response's own parameters (n,) each at n points of θ, whose last columns are their logs."""
+        if isinstance(self.inside, Normal):
+            return []
+        k = len(self.inside.kinds) - self.inside.p - sum(term.size for term in self.terms)
+        return list(np.exp(theta[:, theta.shape[1] - k :]).T)
+
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ, in the design's order, at n points of θ."""
-        first = 0 if isinstance(self.inside, Gaussian) else self.inside.p
+        first = 0 if isinstance(self.inside, Normal) else self.inside.p
         ordered = [self.terms[t] for t in self.order]
         parts = dict(zip(self.order, split_by_size(theta[:, first:], ordered), strict=True))
         return [term.spread(parts[t]) for t, term in enumerate(self.terms)]
@@ -63,12 +72,13 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.mean,
         fixed.P0,
         fixed.constant,
+        tuple(prior for _, prior in priors.dispersions),
     )
     order = tuple(range(len(terms)))
     if design.family.quadratic:
-        _require_room(design, terms, rows.p)
         assert priors.residual is not None
-        return Statement(Gaussian(rows, terms, priors.residual), tuple(terms), order, rows.p)
+        make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
+        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
@@ -82,18 +92,16 @@ def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
     return True
 
 
-def _require_room(design: Design, terms: list[Term], p: int) -> None:
-    """A gaussian response is exact for any terms, where its dense part is small enough."""
+def _is_dense(design: Design, terms: list[Term], p: int) -> bool:
+    """Whether a dense matrix at every draw is as good as none: for few coefficients."""
     sizes: dict[int, int] = {}
+    widths: dict[int, int] = {}
     for term, made in zip(design.terms, terms, strict=True):
         sizes[term.factor] = sizes.get(term.factor, 0) + made.levels * made.q
-    largest = max(sizes.values())
-    r = p + sum(sizes.values()) - largest
-    if r > MOST_DENSE or largest * r > MOST_CELLS:
-        raise NoExactSums(
-            f"{r} coefficients beside those of the largest factor are too many for one dense matrix "
-            "at every draw"
-        )
+        widths[term.factor] = widths.get(term.factor, 0) + made.q
+    largest = max(sizes, key=lambda f: sizes[f])
+    r, q = p + sum(sizes.values()) - sizes[largest], widths[largest]
+    return dense_work(sizes[largest] // q, q, r) * DRAWN <= EASY
 
 
 def _why_not(design: Design) -> str:

@@ -115,7 +115,7 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     return residual_scale(design) if design.family.link.has_units else 1.0, size
 
 
-def default_dispersion(design: Design, dispersion: Dispersion) -> Gamma:
+def default_dispersion(design: Design, dispersion: Dispersion) -> Gamma | HalfStudentT:
     """What the likelihood says at the scale of the residuals."""
     return dispersion.prior(residual_scale(design) if design.family.link.has_units else 1.0)
 

@@ -48,7 +48,8 @@ class MixedPriors:
 
     names are the fixed effects'; terms are aligned with the design's: Gamma of a single
     coefficient's precision, Wishart (scale a (q, q) matrix) of a correlated term's, or priors of
-    sds; stated holds (kind, name) of the priors that the user gave.
+    sds; dispersions are (name, prior) of the response's other parameters; stated holds (kind, name) of
+    the priors that the user gave.
     """
 
     names: tuple[str, ...]
@@ -58,6 +59,7 @@ class MixedPriors:
     coefficients: tuple[tuple[str, ...], ...]
     terms: tuple[TermPrior, ...]
     residual: SdPrior | None
+    dispersions: tuple[tuple[str, SdPrior], ...]
     stated: frozenset[tuple[str, str]]
 
     def table(self) -> pd.DataFrame:
@@ -80,6 +82,7 @@ class MixedPriors:
                 rows.append((name, "correlations", prior.correlations))
         if self.residual is not None:
             rows.append(("residual", _of(self.residual), self.residual))
+        rows += [(name, "dispersion", prior) for name, prior in self.dispersions]
         return pd.DataFrame(
             {
                 "of": [kind for _, kind, _ in rows],
@@ -122,8 +125,12 @@ def resolve(
             mean[j], sd[j] = prior.mean, prior.sd
     of_term = _of_precision if of_precisions else _of_spread
     terms = [of_term(stated, design, term) for term in design.terms]
-    residual = None
-    for dispersion in design.family.dispersions:  # a mixed model fits one at most, the residual's
+    residual, others = None, []
+    for dispersion in design.family.dispersions:
+        if not design.family.quadratic:
+            own = stated.get(("dispersion", dispersion.name))
+            others.append((dispersion.name, own or default_dispersion(design, dispersion)))
+            continue
         residual = stated.get(("sd", dispersion.name))
         if of_precisions and isinstance(residual, OF_AN_SD):
             raise _needs_precision(dispersion.name, residual, "Gamma(shape, rate)")
@@ -145,6 +152,7 @@ def resolve(
         coefficients=tuple(_effects(term) for term in design.terms),
         terms=tuple(terms),
         residual=residual,
+        dispersions=tuple(others),
         stated=frozenset(stated),
     )
 
@@ -215,7 +223,8 @@ def _allowed(design: Design) -> dict[tuple[str, str], tuple[type, ...]]:
         if len(term.coefficients) > 1:
             allowed[("precision matrix", term.name)] = (Wishart,)
             allowed[("correlations", term.name)] = (LKJ,)
-    return allowed | {("sd", dispersion.name): of_sd for dispersion in design.family.dispersions}
+    kind, kinds = ("sd", of_sd) if design.family.quadratic else ("dispersion", OF_AN_SD)
+    return allowed | {(kind, dispersion.name): kinds for dispersion in design.family.dispersions}
 
 
 def _keys(design: Design) -> dict[str, list[tuple[str, str]]]:
@@ -281,6 +290,8 @@ def _wrong_kind(key: str, prior: Any, kinds: list[tuple[type, ...]]) -> InvalidM
         Normal: "a fixed effect, which takes lrvb.prior.Normal(mean, sd)",
         Gamma: "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), or "
         "lrvb.prior.Gamma(shape, rate) of the precision",
+        HalfStudentT: "a parameter of the response, which takes lrvb.prior.HalfStudentT(df, scale), "
+        "HalfNormal(scale) or Exponential(rate)",
         LKJ: "a term's correlations, which take lrvb.prior.LKJ(eta)",
         Wishart: "a correlated term, which takes lrvb.prior.Wishart(dof, scale)",
     }

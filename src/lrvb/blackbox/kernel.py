@@ -1,0 +1,146 @@
+"""The one compiled kernel, log p and its gradient at 64 points at a time, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidModel, LrvbError
+from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
+from ..numerics.program import Program
+from .density import Density, first_line
+
+BATCH = 64  # points of one call; gradients in batches cost a third to a fourteenth of single ones
+WIDE = 256  # of the named values, which need no gradient
+ROUNDING = 1e-12  # relative spread of a constant
+STEP = 1e-4  # of a difference, in units of the coordinates' own scale
+
+
+class Kernel:
+    """Values and gradients of a log density at any number of points, counted.
+
+    A point where the value or its gradient is not a number has log p = −∞ and no gradient. Of points
+    asked for with `watch`, `broken` counts those.
+    """
+
+    def __init__(self, density: Density):
+        self.size, self.gradients, self.watched, self.broken = density.size, 0, 0, 0
+        what = f"The log density of {density.source}"
+        self._batched = _Batched(_scalar(density.log_density, what), self.size, what, BATCH, True)
+
+    def __call__(self, X: np.ndarray, *, watch: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """log p (n,) and its gradient (n, D) at X (n, D)."""
+        self.gradients += len(X)
+        value, gradient = self._batched(X)
+        bad = np.isnan(value) | (value == np.inf) | ~np.isfinite(gradient).all(axis=1)
+        if watch:
+            self.watched += len(X)
+            self.broken += int((bad & (value != -np.inf)).sum())
+        bad |= value == -np.inf
+        return np.where(bad, -np.inf, value), np.where(bad[:, None], 0.0, gradient)
+
+    def hessians(self, X: np.ndarray, root: np.ndarray) -> np.ndarray:
+        """rootᵀ ∇²log p root at X (n, D), (n, D, D), by central differences along root's columns.
+
+        A step leads h = 1e-4 of a column away, an error of order h² beside third derivatives. Not a
+        number where a step leads to a point without density.
+        """
+        n, D = X.shape
+        moved = STEP * root.T
+        points = np.concatenate([X[:, None] + moved, X[:, None] - moved], axis=1)
+        value, gradient = self(points.reshape(-1, D))
+        gradient = np.where(np.isfinite(value)[:, None], gradient, np.nan).reshape(n, 2, D, D)
+        H = (gradient[:, 0] - gradient[:, 1]) @ root / (2 * STEP)
+        return 0.5 * (H + H.swapaxes(1, 2))
+
+
+class Values:
+    """Named values at any number of points, flat and one after another."""
+
+    def __init__(self, density: Density):
+        self.shapes = density.shapes()
+        what = f"The values of {density.source}"
+
+        def flat(x: Any) -> Any:
+            parts = [jnp.ravel(v).astype(jnp.float64) for v in density.values(x).values()]
+            return jnp.concatenate([jnp.zeros(0), *parts])
+
+        self._batched = _Batched(flat, density.size, what, WIDE, False)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """Values (n, q) at X (n, D)."""
+        return self._batched(X)[0]
+
+    def steady(self, X: np.ndarray) -> np.ndarray:
+        """The same, where what varies by rounding alone (the diagonal of a correlation) does not."""
+        g = self(X)
+        with np.errstate(invalid="ignore"):
+            still = np.ptp(g, axis=0) <= ROUNDING * np.abs(g).max(axis=0)
+        return np.where(still, g[0], g)
+
+    @property
+    def names(self) -> list[str]:
+        """`tau` of a number, `theta[3]` and `Omega[0,1]` of arrays."""
+        return [name for site, shape in self.shapes.items() for name in _names(site, shape)]
+
+
+class _Batched:
+    """A function of one point, compiled for a fixed number of them; its data are arguments."""
+
+    @in_double
+    def __init__(
+        self, f: Callable[[Any], Any], size: int, what: str, batch: int, differentiate: bool
+    ):
+        try:
+            closed = jax.make_jaxpr(f)(np.zeros(size))
+        except LrvbError:
+            raise
+        except Exception as error:
+            raise InvalidModel(
+                f"{what} raised {type(error).__name__}: {first_line(error)}"
+            ) from error
+        self._constants = [jnp.asarray(c) for c in closed.consts]
+        self.batch = batch
+
+        def one(constants: list[Any], x: Any) -> Any:
+            return jax.core.eval_jaxpr(closed.jaxpr, constants, x)[0]
+
+        def every(constants: list[Any], X: Any) -> Any:
+            if not differentiate:
+                return (jax.vmap(one, (None, 0))(constants, X),)
+            return jax.vmap(jax.value_and_grad(one, argnums=1), (None, 0))(constants, X)
+
+        self._program = Program(every)
+
+    @in_double
+    def __call__(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        n = len(X)
+        padded = np.concatenate([X, np.repeat(X[-1:], -n % self.batch, axis=0)])
+        parts = [
+            self._program(self._constants, padded[i : i + self.batch])
+            for i in range(0, len(padded), self.batch)
+        ]
+        found = zip(*parts, strict=True)
+        return tuple(np.concatenate([np.asarray(p) for p in part])[:n] for part in found)
+
+
+def _names(site: str, shape: tuple[int, ...]) -> list[str]:
+    if not shape:
+        return [site]
+    return [f"{site}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def _scalar(f: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
+    """f as one number in double precision; anything else is told."""
+
+    def checked(x: Any) -> Any:
+        value = jnp.asarray(f(x))
+        if value.shape != ():
+            raise InvalidModel(f"{what} has shape {value.shape}; it must be one number.")
+        return value.astype(jnp.float64)
+
+    return checked

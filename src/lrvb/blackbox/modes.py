@@ -1,0 +1,129 @@
+"""Modes: many starts climb together, the best go on to their summits, and evidence ranks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidModel
+from .ascent import Summit, lbfgs, newton
+from .density import Density
+from .kernel import BATCH, Kernel
+
+STEPS = 400  # of Adam, all starts together
+RATE = 0.05
+EARLY = 100  # steps after which the climbers are remembered: still on the slopes of a funnel
+SUMMITS = 6  # climbers that go on by Newton's method
+FEW = 50  # dimensions to which Newton's method starts by itself, and Gaussians have a full rank
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A proper maximum x (D,) of log p, its precision −∇²log p, and Laplace's log evidence."""
+
+    x: np.ndarray
+    log_density: float
+    precision: np.ndarray
+    log_evidence: float
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Sds of each coordinate given the others."""
+        return 1 / np.sqrt(np.diag(self.precision))
+
+
+class Modes(NamedTuple):
+    """All that were found, by falling evidence, and a point on the slopes where there is none."""
+
+    found: list[Mode]
+    slope: np.ndarray
+
+    @property
+    def differences(self) -> tuple[float, ...]:
+        """log evidence less that of the first."""
+        return tuple(float(mode.log_evidence - self.found[0].log_evidence) for mode in self.found)
+
+
+def find_modes(density: Density, kernel: Kernel, seed: int) -> Modes:
+    """64 starts: the model's own and uniform(−2, 2)ᴰ around the origin."""
+    rng = np.random.default_rng(seed)
+    own = density.starts[: BATCH - BATCH // 4]
+    wide = rng.uniform(-2, 2, (BATCH - len(own), kernel.size))
+    ends, value, slope = _climb(kernel, np.concatenate([own, wide]), density)
+    found: list[Mode] = []
+    tried = 0
+    most = SUMMITS if kernel.size <= FEW else 3
+    for j in np.argsort(-value):
+        if tried == most or not np.isfinite(value[j]):
+            break
+        if any(_in_basin(mode, ends[j], value[j]) for mode in found):
+            continue
+        tried += 1
+        summit = _summit(kernel, ends[j])
+        if summit.proper and not any(_same(mode, summit) for mode in found):
+            found.append(_mode(summit))
+    found.sort(key=lambda mode: -mode.log_evidence)
+    return Modes(found, slope)
+
+
+def _climb(
+    kernel: Kernel, x: np.ndarray, density: Density
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Adam from every start: where they are at the end, log p there, and the best one early on."""
+    first = second = np.zeros_like(x)
+    best = slope = x
+    value, gradient = kernel(x)
+    if not np.isfinite(value).any():
+        raise InvalidModel(
+            f"The log density of {density.source} or its gradient is not a number at any of {len(x)} "
+            "starting points. Look for a log or a square root of a negative number, a division by "
+            "zero, or data outside the support of their distribution."
+        )
+    highest, before = value, value
+    for t in range(1, STEPS + 1):
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        rate = RATE * min(1.0, 0.1 + 0.9 * (STEPS - t) / 100)
+        step = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-12)
+        x = np.where(np.isfinite(value)[:, None], x + rate * step, best)
+        value, gradient = kernel(x)
+        better = value > highest
+        best, highest = np.where(better[:, None], x, best), np.where(better, value, highest)
+        if t == EARLY:
+            slope = best[np.argmax(highest)]
+        if t % 50 == 0:
+            rising = (highest > before + 0.02) & np.isfinite(highest)
+            if t > EARLY and not rising.any():
+                break
+            before = highest
+    return best, highest, slope
+
+
+def _summit(kernel: Kernel, x: np.ndarray) -> Summit:
+    if kernel.size <= FEW:
+        return newton(kernel, x)
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = kernel(x[None])
+        return float(value[0]), gradient[0]
+
+    return newton(kernel, lbfgs(objective, x, tol=1e-3, most=400).x, most=12)
+
+
+def _mode(summit: Summit) -> Mode:
+    D = len(summit.x)
+    volume = 0.5 * D * np.log(2 * np.pi) - 0.5 * float(np.linalg.slogdet(summit.precision)[1])
+    return Mode(summit.x, summit.log_density, summit.precision, summit.log_density + volume)
+
+
+def _in_basin(mode: Mode, x: np.ndarray, value: float) -> bool:
+    """Whether log p at x is what the mode's parabola says."""
+    d = x - mode.x
+    fall = 0.5 * float(d @ mode.precision @ d)
+    return abs(fall - (mode.log_density - value)) <= 0.5 * fall + 1.0
+
+
+def _same(mode: Mode, summit: Summit) -> bool:
+    d = summit.x - mode.x
+    return float(d @ mode.precision @ d) < 0.1 * len(d)

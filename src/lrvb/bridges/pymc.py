@@ -1,0 +1,125 @@
+"""PyMC models as log densities: `lrvb.from_pymc`. Bambi's are PyMC's: `bambi_model.backend.model`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..blackbox.density import Density, first_line
+from ..errors import InvalidModel, LrvbError
+from ..numerics.double import in_double
+from .log_density import BlackBox, around, coordinate_names
+
+
+def from_pymc(model: Any) -> BlackBox:
+    """A PyMC model with its data. Variables and deterministics keep their names, dims and coords.
+
+    A Bambi model is built first, then `lrvb.from_pymc(bambi_model.backend.model)`.
+    """
+    with _own_precision():
+        try:
+            import pymc
+            from pymc.sampling import jax as _  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "lrvb.from_pymc needs PyMC, which is not installed: pip install 'lrvb[pymc]'.",
+                name="pymc",
+            ) from error
+        if not isinstance(model, pymc.Model):
+            hint = (
+                "; of a Bambi model give model.backend.model" if hasattr(model, "backend") else ""
+            )
+            raise InvalidModel(f"model={model!r} must be a pymc.Model{hint}.")
+        try:
+            return BlackBox(_density(model))
+        except LrvbError:
+            raise
+        except Exception as error:
+            raise InvalidModel(
+                f"PyMC could not turn this model into JAX: {type(error).__name__}: {first_line(error)}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _own_precision() -> Iterator[None]:
+    """PyTensor's JAX backend sets JAX's global precision when it is imported; it is set back."""
+    before = bool(jax.config.read("jax_enable_x64"))
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+@in_double
+def _density(model: Any) -> Density:
+    from pymc.sampling.jax import get_jaxified_graph
+    from pymc.util import is_transformed_name
+
+    for variable in model.free_RVs:
+        if np.issubdtype(np.dtype(variable.dtype), np.integer) or variable.dtype == "bool":
+            raise InvalidModel(
+                f"'{variable.name}' is discrete, which has no gradient; sum it out of the model "
+                "(pm.Mixture, or pymc_extras.marginalize) first."
+            )
+    if not model.free_RVs:
+        raise InvalidModel("This PyMC model has no free variables.")
+    point = model.initial_point(0)
+    inputs = model.value_vars
+    first = [np.asarray(point[variable.name], dtype=float) for variable in inputs]
+    ends = np.cumsum([value.size for value in first])
+    outputs = [v for v in model.unobserved_value_vars if not is_transformed_name(v.name)]
+    # Variables come first and as the model states them, deterministics after.
+    log_p = get_jaxified_graph(inputs=inputs, outputs=[model.logp()])
+    named = get_jaxified_graph(inputs=inputs, outputs=outputs)
+
+    def unpacked(x: Any) -> list[Any]:
+        return [
+            jnp.reshape(x[end - value.size : end], value.shape)
+            for value, end in zip(first, ends, strict=True)
+        ]
+
+    def log_density(x: Any) -> Any:
+        return log_p(*unpacked(x))[0]
+
+    def values(x: Any) -> dict[str, Any]:
+        found = named(*unpacked(x))
+        return {variable.name: value for variable, value in zip(outputs, found, strict=True)}
+
+    center = np.concatenate([value.ravel() for value in first])
+    shapes = {variable.name: value.shape for variable, value in zip(inputs, first, strict=True)}
+    known = {variable.name for variable in outputs}
+    dims = {
+        name: tuple(names)
+        for name, names in model.named_vars_to_dims.items()
+        if name in known and None not in names
+    }
+    used = {dim for names in dims.values() for dim in names}
+    return Density(
+        log_density,
+        values,
+        around(center),
+        tuple(coordinate_names(shapes)),
+        "this PyMC model",
+        dims,
+        {dim: _plain(v) for dim, v in model.coords.items() if dim in used and v is not None},
+        _observed(model),
+    )
+
+
+def _observed(model: Any) -> dict[str, Any]:
+    """The data of observed variables that are plain arrays."""
+    found = {}
+    for variable in model.observed_RVs:
+        data = getattr(model.rvs_to_values[variable], "data", None)
+        if data is not None:
+            found[variable.name] = np.asarray(data)
+    return found
+
+
+def _plain(labels: Any) -> list[Any]:
+    return [getattr(label, "item", lambda label=label: label)() for label in labels]

@@ -1,0 +1,217 @@
+"""Rows with log p = yη − trials · A(exp η), summed by products of exponentials.
+
+exp(η + z) = exp(η) exp(z), so that nodes cost no exponential of their own: Σ exp(η + z) is a product of
+sums, or on a product grid a product of matrices; Σ log(1 + exp(η + z)) is the logarithm of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .groups import Block, Groups
+from .regression import Regression
+from .row_sums import Directly, Plane, RowSums
+
+_LARGEST = 200.0  # |η| up to which exponentials and products of two are far from overflow
+_ROOM = 600.0  # the largest logarithm of a product
+_NEVER = -1e4  # η of a row that is not there: exp η = 0
+
+
+class Exponential:
+    """What rows of groups have whatever θ is: `at` gives their sums at points."""
+
+    def __init__(self, rows: Regression, groups: Groups, R: np.ndarray):
+        self.rows, self.groups, self.R = rows, groups, R
+        self.additive = rows.likelihood.exponential == "rate"
+        self.intercept = R.shape[1] == 1 and bool(np.all(R == 1))
+        y = rows.columns[0]
+        self.yX = groups.sum(y[:, None] * rows.X, axis=0)
+        self.yR = groups.sum(y[:, None] * R, axis=0)
+        self.y_offset = groups.sum(y * rows.offset, axis=0)
+        self.trials: np.ndarray | None = None
+        if len(rows.columns) > 1 and np.any(rows.columns[1] != 1):
+            self.trials = rows.columns[1][:, None]
+
+    def at(self, theta: np.ndarray, k: int) -> RowSums:
+        """The sums of rows at points θ (n, d)."""
+        return Exponents(self, theta, k)
+
+
+class Exponents:
+    """The sums of `RowSums` for rates, A(e) = e, and odds, A(e) = log(1 + e); arrays (N or G, n, …)."""
+
+    def __init__(self, fixed: Exponential, theta: np.ndarray, k: int):
+        self.fixed, self.theta, self.k = fixed, theta, k
+        beta = theta[:, : fixed.rows.p]
+        self.eta = fixed.rows.X @ beta.T + fixed.rows.offset[:, None]
+        self.linear = fixed.yX @ beta.T + fixed.y_offset[:, None]
+        self.largest = float(np.abs(self.eta).max(initial=0.0))
+        self.E = np.exp(np.clip(self.eta, -_LARGEST, _LARGEST)) if fixed.intercept else None
+        self.total: np.ndarray | None = None
+        if self.E is not None and fixed.additive:
+            self.total = fixed.groups.sum(self.E, axis=0)
+
+    def take(self, points: np.ndarray) -> RowSums:
+        """At some of the points."""
+        return Exponents(self.fixed, self.theta[points], self.k)
+
+    def line(self, Z: np.ndarray) -> np.ndarray:
+        """At nodes (n, G, Q) of one effect, (n, G, Q)."""
+        fixed = self.fixed
+        z = np.ascontiguousarray(Z.swapaxes(0, 1))
+        reach = self.largest + float(np.abs(z).max(initial=0.0))
+        if self.E is None or not reach < _LARGEST:
+            return self._directly().line(Z)
+        ez = np.exp(z)
+        result = self.linear[..., None] + fixed.yR[:, :, None] * z
+        if self.total is not None:
+            ez *= self.total[..., None]
+            result -= ez
+            return result.swapaxes(0, 1)
+        for block in fixed.groups.blocks(z[0].size):
+            E = self.E[block.rows]
+            E[~block.there] = 0.0
+            here, trials = ez[block.groups], self._trials(block)
+            result[block.groups] -= _logs(
+                lambda j, out, E=E, here=here: np.multiply(E[:, j, :, None], here, out=out),  # type: ignore[misc]
+                here.shape,
+                E.shape[1],
+                reach,
+                trials,
+            )
+        return result.swapaxes(0, 1)
+
+    def plane(self, plane: Plane) -> np.ndarray:
+        """On product grids of two effects, (n, G, Q, Q)."""
+        fixed = self.fixed
+        first, across, along = (np.ascontiguousarray(part.swapaxes(0, 1)) for part in plane)
+        size = np.abs(fixed.R).max(0, initial=0.0)
+        most = [float(np.abs(part).max(initial=0.0)) for part in (first, across, along)]
+        reach = self.largest + size[0] * most[0] + size[1] * (most[1] + most[2])
+        if not reach < _LARGEST:
+            return self._directly().plane(plane)
+        _, n, Q = first.shape
+        yR = fixed.yR
+        by_first = self.linear[..., None] + yR[:, None, :1] * first + yR[:, None, 1:] * across
+        result = by_first[..., None] + (yR[:, None, 1:] * along)[:, :, None, :]
+        for block in fixed.groups.blocks(n * Q * Q):
+            A, B = self._factors(block, first, across, along)
+            if fixed.additive:
+                result[block.groups] -= A.swapaxes(2, 3) @ B
+                continue
+            result[block.groups] -= _logs(
+                lambda j, out, A=A, B=B: np.multiply(  # type: ignore[misc]
+                    A[:, :, j, :, None], B[:, :, j, None, :], out=out
+                ),
+                result[block.groups].shape,
+                A.shape[2],
+                reach,
+                self._trials(block),
+            )
+        return result.swapaxes(0, 1)
+
+    def height(self, z: np.ndarray) -> np.ndarray:
+        """At effects (n, G, q), (n, G)."""
+        return self._directly().height(z)
+
+    def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
+        fixed, R = self.fixed, self.fixed.R
+        moved = z.transpose(1, 2, 0)  # (G, q, n)
+        G, q, n = moved.shape
+        gradient, H = np.empty((n, G, q)), np.empty((n, G, q, q))
+        if self.total is not None:
+            rate = self.total * np.exp(np.clip(moved[:, 0], -_ROOM, _ROOM))
+            gradient[..., 0] = (fixed.yR - rate).T
+            H[..., 0, 0] = rate.T
+            return gradient, H
+        if self.E is not None and self.largest < _LARGEST:
+            shift = np.exp(np.clip(moved[:, 0], -_LARGEST, _LARGEST))
+            e = self.E * shift[fixed.groups.of]
+        else:
+            eta = self.eta.copy()
+            for i in range(q):
+                part = np.ascontiguousarray(moved[:, i])[fixed.groups.of]
+                part *= R[:, [i]]
+                eta += part
+            e = np.exp(np.clip(eta, -_ROOM, _ROOM, out=eta), out=eta)
+        mean, information = e, e
+        if not fixed.additive:
+            inverse = 1 / (1 + e)
+            mean = np.multiply(e, inverse, out=e)
+            information = np.multiply(mean, inverse, out=inverse)
+        if fixed.trials is not None:
+            mean, information = fixed.trials * mean, fixed.trials * information
+        for i in range(q):
+            score = mean if fixed.intercept else R[:, [i]] * mean
+            gradient[..., i] = (fixed.yR[:, [i]] - fixed.groups.sum(score, axis=0)).T
+            for j in range(i + 1):
+                part = information if fixed.intercept else (R[:, [i]] * R[:, [j]]) * information
+                H[..., i, j] = H[..., j, i] = fixed.groups.sum(part, axis=0).T
+        return gradient, H
+
+    def _factors(
+        self, block: Block, first: np.ndarray, across: np.ndarray, along: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A, B (groups, n, size, Q) with A_q B_r = exp η at node (q, r) of a row."""
+        Q = first.shape[2]
+        r = self.fixed.R[block.rows]  # (groups, size, 2)
+        one, two = r[:, None, :, 0], r[:, None, :, 1]
+        f, a, b = first[block.groups], across[block.groups], along[block.groups]
+        eta = np.where(block.there[..., None], self.eta[block.rows], _NEVER).swapaxes(1, 2)
+        start = eta + one * f[..., :1] + two * a[..., :1]
+        step = one * (f[..., 1:2] - f[..., :1]) + two * (a[..., 1:2] - a[..., :1])
+        A = _progression(start, step, Q)
+        B = _progression(two * b[..., :1], two * (b[..., 1:2] - b[..., :1]), Q)
+        return A, B
+
+    def _trials(self, block: Block) -> np.ndarray | None:
+        return None if self.fixed.trials is None else self.fixed.trials[block.rows, 0]
+
+    def _directly(self) -> Directly:
+        fixed = self.fixed
+        return Directly(fixed.rows, fixed.groups, fixed.R, self.theta, self.k)
+
+
+def _logs(
+    odds: Callable[[int, np.ndarray], np.ndarray],
+    shape: tuple[int, ...],
+    size: int,
+    reach: float,
+    trials: np.ndarray | None,
+) -> np.ndarray:
+    """Σ_j trials_j log(1 + odds_j) over `size` rows of each group; odds(j, out) fills (groups, n, …).
+
+    reach bounds the logarithm of odds; trials (groups, size) are 1 if not given.
+    """
+    buffer, total = np.empty(shape), np.zeros(shape)
+    if trials is not None:
+        for j in range(size):
+            odds(j, buffer)
+            np.log1p(buffer, out=buffer)
+            buffer *= trials[:, j].reshape(-1, *(1,) * (len(shape) - 1))
+            total += buffer
+        return total
+    length = max(1, int(_ROOM / (reach + 1)))
+    product = np.ones(shape)
+    for j in range(size):
+        odds(j, buffer)
+        buffer += 1
+        product *= buffer
+        if (j + 1) % length == 0 and j + 1 < size:
+            total += np.log(product)
+            product[...] = 1.0
+    total += np.log(product, out=product)
+    return total
+
+
+def _progression(start: np.ndarray, step: np.ndarray, Q: int) -> np.ndarray:
+    """exp(start + i · step) for i < Q, (…, Q)."""
+    result = np.empty((*start.shape, Q))
+    result[..., 0] = np.exp(start)
+    ratio = np.exp(step)
+    for i in range(1, Q):
+        np.multiply(result[..., i - 1], ratio, out=result[..., i])
+    return result

@@ -1,0 +1,480 @@
+"""One factor's levels summed out given β, their covariance and φ: all but the nodes of the sums.
+
+Levels are independent given θ, so that log p(y, θ) is a sum over them of
+log ∫ Π_n p(y_n | η_n + r_n·z) N(z; 0, Σ) dz.
+Derivatives in θ are expectations over the same nodes (Fisher's and Louis's identities).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from .coordinates import FREE, Kind
+from .exponents import Exponential
+from .groups import gather, repeat
+from .inside import Effects, Evaluated, Lines
+from .louis import louis
+from .regression import Regression, lifted
+from .row_sums import Directly, RowSums
+from .terms import Term, split_by_size, spread_derivatives
+
+FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
+TOLERANCE = 1e-2  # of the whole log density
+MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
+_CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
+_ROWS = 2.0**17  # rows × points at a time
+_REACH = 12.0  # |log sd| up to which double precision carries the sums
+_MARGIN = 1.05  # by which ends found at some points are moved outwards for others
+_NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
+
+
+class Sums(NamedTuple):
+    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G)."""
+
+    value: np.ndarray
+    grid: Any
+    P: np.ndarray
+    total: np.ndarray
+
+
+class Ends(NamedTuple):
+    """Each group's mode z (n, G, q), C (n, G, q, q) with CCᵀ the inverse curvature, and its box.
+
+    The sums are over z + Ce with e between low and high (n, G, q).
+    """
+
+    z: np.ndarray
+    C: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, points: slice) -> Ends:
+        """Those of some of the points."""
+        return Ends(*(part[points] for part in self))
+
+
+class Factor(ABC):
+    """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
+
+    ladder: tuple[int, ...]  # numbers of nodes an axis, of which the first that suffices is taken
+
+    def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
+        R = np.concatenate([term.R for term in terms], axis=1)
+        self.terms, self.nodes = tuple(terms), nodes
+        values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
+        alike = values if merge and repeat(values) else None
+        self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
+        self.constant = rows.likelihood.constant(rows.columns)
+        self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
+        self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
+        self._log = np.array(self.kinds) == "log"
+        self._center = self.start()
+        # where searches for modes begin: at the center, and how that moves with θ
+        self._start = np.zeros((self.G, self.q))
+        self._moves = np.zeros((self.G, self.q, len(self._center)))
+        self.drop = FAR if self.N < MANY else NEAR
+        self._known = 0.0  # what the log density is off by at the center
+        self._box: tuple[np.ndarray, np.ndarray] | None = None  # once chosen, (G, q) each
+
+    def _arrange(self, rows: Regression, R: np.ndarray) -> None:
+        self.rows, self.R = rows, R
+        self.N, self.G = len(R), len(self.groups.starts)
+        self._exponential = (
+            Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
+        )
+
+    # ---- what one and two effects differ in -------------------------------------------------
+
+    @abstractmethod
+    def _step(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
+
+    @abstractmethod
+    def _search(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ends in e where the log integrand has fallen by `drop`, (n, G, q) each."""
+
+    @abstractmethod
+    def _heights(self, sums: RowSums, precision: np.ndarray, ends: Ends) -> tuple[Any, np.ndarray]:
+        """A grid for each group and the log integrand at its nodes, (n, G, Q) or (n, G, Q, Q)."""
+
+    @abstractmethod
+    def _nodes(self, grid: Any) -> np.ndarray:
+        """The nodes of a grid, (n, G, K, q)."""
+
+    @abstractmethod
+    def _moments(self, grid: Any, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ P z (n, G, q) and Σ P z_i z_j (n, G, q(q + 1)/2), squares first."""
+
+    # ---- the density ------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        spread = [kind for term in self.terms for kind in term.kinds]
+        return FREE * self.p + spread + list(self.rows.likelihood.dispersions)
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the factor."""
+        return self.terms[0].levels
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes, where a density costs two products and not an exponential and a logarithm."""
+        cost = 1.0 if self._exponential is None else 0.1
+        if (
+            self._exponential is not None
+            and self._exponential.additive
+            and self._exponential.intercept
+        ):
+            return self.N + self.G * (self.nodes + 10.0)
+        return (
+            self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
+        )
+
+    def start(self) -> np.ndarray:
+        """A first θ: β at its prior mean, effects that move rows by about ½, dispersions 1."""
+        spread = [term.start(0.5) for term in self.terms]
+        return np.concatenate([self.rows.mean, *spread, np.zeros(len(self.rows.dispersions))])
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
+        result = np.full(len(theta), -np.inf)
+        for at, sums in self._run(theta, self._possible(theta)):
+            result[at] = sums.value
+        return result
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
+        n = len(theta)
+        first, second = np.zeros((n, self.G, self.q)), np.zeros((n, self.G, len(self._pairs)))
+        value = np.full(n, -np.inf)
+        for at, sums in self._run(theta, self._possible(theta)):
+            value[at] = sums.value
+            m1, m2 = self._moments(sums.grid, sums.P)
+            first[at], second[at] = m1 / sums.total[..., None], m2 / sums.total[..., None]
+        return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """What the log density is off by at n points, (n,), by twice the nodes.
+
+        What is seen at the ends would go on beyond them, and is added.
+        """
+        off, cut = self._off(theta)
+        return np.abs(off - self._known) + cut
+
+    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends."""
+        finer = copy(self)
+        finer.nodes = 2 * self.nodes - 1
+        every, within = (slice(None, None, 2),) * self.q, (slice(1, -1),) * self.q
+        axes = tuple(range(2, 2 + self.q))
+        off, cut = np.empty(len(theta)), np.empty(len(theta))
+        for at, sums in finer._run(theta, np.arange(len(theta))):
+            half = 2**self.q * sums.P[:, :, *every].sum(axes)
+            inner = sums.P[:, :, *within].sum(axes)
+            off[at] = np.log(half / sums.total) @ self.groups.counts
+            cut[at] = (1 - inner / sums.total) @ self.groups.counts
+        return off, cut
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """Ends, and the fewest nodes, that suffice at n points; the first of them is the center.
+
+        What nodes are off by at the center is known then, and taken out everywhere: only its change
+        over the posterior matters.
+        """
+        self._learn(theta)
+        for nodes in self.ladder:
+            self.nodes = nodes
+            off, cut = self._off(theta)
+            self._known = float(off[0])
+            if np.max(np.abs(off - off[0]) + cut) < TOLERANCE:
+                return
+
+    def _learn(self, theta: np.ndarray) -> None:
+        """How modes move with θ from the first point, and ends that suffice at all of them."""
+        self._box, self.drop = None, NEAR
+        step = 1e-3 * np.eye(len(theta[0]))
+        points = np.vstack([theta[:1], theta[0] + step])
+        rows, (precision, _) = self._rows_at(points), self._precision(points)
+        z, _ = self._modes(rows, precision, self._guess(points), 1e-4)
+        self._center, self._start = theta[0].copy(), z[0]
+        self._moves = (z[1:] - z[0]).transpose(1, 2, 0) / 1e-3
+        low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
+        for point in theta:
+            ends = self._ends(point[None])
+            low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
+        self._box = low * _MARGIN, high * _MARGIN
+
+    def _modes(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
+        step, length, C = self._step(sums, precision, z)
+        z = z + step
+        far = np.flatnonzero(length > close)
+        for _ in range(50):
+            if not len(far):
+                break
+            some = sums.take(far)
+            step, length, C[far] = self._step(some, precision[far], z[far])
+            z[far] += step
+            far = far[length > close]
+        return z, C
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient E[S] and Hessian E[H] + Cov[S] of one θ (d,), from the nodes.
+
+        S and H are derivatives of log p(y, z | θ), with expectations over z given y.
+        """
+        sums = self._sums(theta[None], self._ends(theta[None]))
+        p, d, k = self.p, len(theta), self.k
+        Z = self._nodes(sums.grid)[0]
+        P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
+        if self._box is None:
+            self._start, self._center = np.einsum("gk,gki->gi", P, Z), theta.copy()
+        counts, tail = self.groups.counts, theta[p + k :]
+        S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
+        first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
+        S[:, p : p + k] = first
+        H[p : p + k, p : p + k] = np.einsum("gk,gkij,g->ij", P, second, counts, optimize=True)
+        information = self._of_rows(theta, Z, P, S)
+        H[:p, :p] = -self.rows.X.T @ (self.rows.X * information[:, None])
+        if len(tail):
+            self._of_dispersions(tail, theta, Z, P, S, H)
+        gradient, covariance = louis(S, P, counts)
+        value = float(sums.value[0])
+        return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
+
+    def _of_rows(
+        self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray, S: np.ndarray
+    ) -> np.ndarray:
+        """Fill β's part of the scores S (G, d, K) at nodes Z; rows' mean informations (N,)."""
+        p, rows = self.p, self.rows
+        eta0, phi = (
+            rows.predictor(theta[None, :p])[0],
+            lifted(rows.phi(theta[None, p + self.k :]), 2),
+        )
+        result = np.empty(self.N)
+        weight = P * self.groups.counts[:, None]
+        for block in self.groups.blocks(Z.shape[1]):
+            at = block.rows
+            eta = eta0[at][..., None]
+            for i in range(self.q):
+                eta = eta + self.R[at, i][..., None] * Z[block.groups, None, :, i]
+            columns = tuple(column[at][..., None] for column in rows.columns)
+            score, information = rows.likelihood.derivatives(columns, eta, phi)
+            X = np.where(block.there[..., None], rows.X[at], 0.0)
+            S[block.groups, :p] = X.swapaxes(1, 2) @ score
+            found = (information @ weight[block.groups][..., None])[..., 0]
+            result[at[block.there]] = found[block.there]
+        return result
+
+    def _of_dispersions(
+        self,
+        tail: np.ndarray,
+        theta: np.ndarray,
+        Z: np.ndarray,
+        P: np.ndarray,
+        S: np.ndarray,
+        H: np.ndarray,
+    ) -> None:
+        """Fill the dispersions' part of the scores S (G, d, K) at nodes Z, and of H (d, d)."""
+        p, k, of, X = self.p, self.k, self.groups.of, self.rows.X
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        eta = self.rows.predictor(theta[None, :p])[0][:, None]
+        for i in range(self.q):
+            eta = eta + self.R[:, [i]] * Z[of, :, i]
+        weight = P[of] * self.groups.counts[of][:, None]
+        for i in range(len(tail)):
+            here = p + k + i
+            slope, mixed, bends = self.rows.dispersion_derivatives(tail, i, columns, eta)
+            S[:, here] = self.groups.sum(slope, axis=0)
+            H[here, :p] = X.T @ (mixed * weight).sum(1)
+            H[:p, here] = H[here, :p]
+            for j, bend in enumerate(bends):
+                H[here, p + k + j] = (bend * weight).sum()
+
+    # ---- levels -----------------------------------------------------------------------------
+
+    def unfold(
+        self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Effects, ...]:
+        """Posterior means and sds of each term's levels from the groups' mean moments.
+
+        A level without rows has its prior's.
+        """
+        precision, _ = self._precision(theta)
+        S = np.tensordot(weights, np.linalg.inv(precision), axes=1)
+        pairs, q = self._pairs, self.q
+        prior = np.array([S[i, j] for i, j in pairs])
+        m1 = np.vstack([first.reshape(-1, q), np.zeros(q)])[self.groups.group]
+        m2 = np.vstack([second.reshape(-1, len(pairs)), prior])[self.groups.group]
+        own = [row for row, (i, j) in enumerate(pairs) if i == j]
+        sd = np.sqrt(m2[:, own] - m1**2)
+        square = np.empty((q, q))
+        for (i, j), total in zip(pairs, m2.sum(0), strict=True):
+            square[i, j] = square[j, i] = total
+        return tuple(Effects(m1[:, at], sd[:, at], square[at, at]) for at in self._places)
+
+    def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of the groups (Gq, a) to each term's levels; nothing of a level without rows."""
+        effects = values.reshape(self.G, self.q, -1)
+        none = np.zeros((1, *effects.shape[1:]))
+        placed = np.concatenate([effects, none])[self.groups.group]
+        return tuple(placed[:, at] for at in self._places)
+
+    def lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """η of m rows at the nodes of their levels."""
+        group = np.append(self.groups.group, -1)[codes[0]]
+        here, group = self._only(group)
+        new, r = group < 0, np.concatenate(R, axis=1)
+        every = np.arange(len(theta))
+        if new.all():
+            eta = (theta[:, : self.p] @ X.T)[:, :, None]
+            yield Lines(every, eta, np.ones_like(eta), self._fresh(theta, r))
+            return
+        for at, sums in here._run(theta, every, len(X)):
+            eta = (theta[at, : self.p] @ X.T)[:, :, None]
+            P = sums.P.reshape(len(at), here.G, -1) / sums.total[..., None]
+            P = P[:, group]
+            P[:, new] = 1 / P.shape[2]
+            Z = here._nodes(sums.grid)
+            for i in range(self.q):
+                eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[..., i][:, group]
+            yield Lines(at, eta, P, np.where(new, self._fresh(theta[at], r), 0.0))
+
+    def _fresh(self, theta: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Variances rᵀΣr of new levels in rows r (m, q) at n points, (n, m)."""
+        precision, _ = self._precision(theta)
+        return np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
+
+    def _only(self, group: np.ndarray) -> tuple[Self, np.ndarray]:
+        """The sums of some groups alone, and their numbers there; −1 stays."""
+        some = np.unique(group[group >= 0])
+        if len(some) in (0, self.G):
+            return self, group
+        here = copy(self)
+        kept = np.flatnonzero(np.isin(self.groups.of, some))
+        place = np.full(self.G + 1, -1)
+        place[some] = np.arange(len(some))
+        of = place[self.groups.of[kept]]
+        here.groups = self.groups._replace(
+            rows=self.groups.rows[kept],
+            starts=np.searchsorted(of, np.arange(len(some))),
+            counts=self.groups.counts[some],
+            of=of,
+        )
+        here._arrange(self.rows.take(kept), self.R[kept])
+        here._start, here._moves = self._start[some], self._moves[some]
+        if self._box is not None:
+            here._box = self._box[0][some], self._box[1][some]
+        return here, place[group]
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Products of effects whose means are kept: squares first."""
+        q = self.q
+        return [(i, i) for i in range(q)] + [(i, j) for i in range(q) for j in range(i)]
+
+    @property
+    def _places(self) -> list[slice]:
+        """Each term's effects among all of a level."""
+        ends = np.cumsum([term.q for term in self.terms])
+        return [slice(end - term.q, end) for term, end in zip(self.terms, ends, strict=True)]
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds are within double precision's reach."""
+        away = np.abs(theta - self.start())[:, self._log]
+        return np.flatnonzero((away < _REACH).all(1))
+
+    def _run(
+        self, theta: np.ndarray, points: np.ndarray, rows: int = 0
+    ) -> Iterator[tuple[np.ndarray, Sums]]:
+        """Sums at points with these indices: modes of many at a time, nodes of fewer."""
+        n = max(1, int(_CELLS / (max(self._width, rows) * self.nodes**self.q)))
+        many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
+        for start in range(0, len(points), many):
+            together = points[start : start + many]
+            ends = self._ends(theta[together])
+            for first in range(0, len(together), n):
+                at = together[first : first + n]
+                yield at, self._sums(theta[at], ends.at(slice(first, first + n)))
+
+    @property
+    def _width(self) -> int:
+        """What has nodes: groups, or their rows."""
+        return self.N if self._exponential is None else self.G
+
+    def _rows_at(self, theta: np.ndarray) -> RowSums:
+        if self._exponential is not None:
+            return self._exponential.at(theta, self.k)
+        return Directly(self.rows, self.groups, self.R, theta, self.k)
+
+    def _precision(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ⁻¹ (n, q, q) and log |Σ| (n,) at n points θ."""
+        return self._precision_of(theta[:, self.p : self.p + self.k])
+
+    def _precision_of(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ⁻¹ (n, q, q) and log |Σ| (n,) at n points of the terms' part of θ."""
+        parts = split_by_size(u, self.terms)
+        spreads = [term.spread(part) for term, part in zip(self.terms, parts, strict=True)]
+        if len(spreads) == 1:
+            return spreads[0].precision, spreads[0].logdet
+        both = np.zeros((len(u), self.q, self.q))
+        for at, spread in zip(self._places, spreads, strict=True):
+            both[:, at, at] = spread.precision
+        return both, np.sum([spread.logdet for spread in spreads], axis=0)
+
+    def _guess(self, theta: np.ndarray) -> np.ndarray:
+        """Modes at n points as they move from the center's, (n, G, q)."""
+        away = theta - self._center
+        away[:, self._log] = np.clip(away[:, self._log], -_NEAR, _NEAR)
+        return self._start + np.einsum("gqd,nd->ngq", self._moves, away, optimize=True)
+
+    def _ends(self, theta: np.ndarray) -> Ends:
+        """Modes at n points, and ends as chosen or else searched for."""
+        sums, (precision, _) = self._rows_at(theta), self._precision(theta)
+        if self._box is None:
+            z, C = self._modes(sums, precision, self._guess(theta), 0.05)
+            return Ends(z, C, *self._search(sums, precision, z, C))
+        z, C = self._modes(sums, precision, self._guess(theta), 0.3)
+        return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
+
+    def _sums(self, theta: np.ndarray, ends: Ends) -> Sums:
+        """The trapezoid sums of all groups at n points."""
+        precision, logdet = self._precision(theta)
+        grid, f = self._heights(self._rows_at(theta), precision, ends)
+        q, axes = self.q, tuple(range(2, f.ndim))
+        top = f.max(axes)
+        f -= top.reshape(*top.shape, *(1,) * q)
+        P = np.exp(f, out=f)
+        total = P.sum(axes)
+        cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
+        cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
+        value = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
+        value = value @ self.groups.counts + self._log_prior(theta) - self._known
+        return Sums(value, grid, P, total)
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray:
+        """log p(θ) and the rows' constant, (n,)."""
+        p, k = self.p, self.k
+        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        for term, part in zip(
+            self.terms, split_by_size(theta[:, p : p + k], self.terms), strict=True
+        ):
+            total = total + term.log_prior(part, term.spread(part))
+        return total + self.rows.log_prior_dispersion(theta[:, p + k :])

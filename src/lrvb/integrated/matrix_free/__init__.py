@@ -1,0 +1,1 @@
+"""Gaussian rows with crossed or nested factors of many levels, without any matrix of them."""

@@ -1,0 +1,78 @@
+"""The Schur complement formed and factorised, where it is small or stays sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+
+from .schur import EXACTLY, Schur, logdet
+from .sums import Sums
+
+DENSE = 600  # coefficients up to which S is a dense matrix
+SPARSE = 20_000  # coefficients up to which a sparse factor is tried
+FILL = 20  # entries a row of S up to which its factor is taken to stay sparse
+PAIRS = 3e6  # products that forming S may cost
+
+
+def is_small(sums: Sums) -> bool:
+    """Whether S is cheap to form and to factorise."""
+    if sums.nested:
+        return False
+    pairs = float((np.diff(sums.B.indptr).astype(float) ** 2).sum())
+    if pairs > PAIRS:
+        return False
+    return sums.r <= DENSE or (sums.r <= SPARSE and pairs <= FILL * sums.r)
+
+
+class Direct(Schur):
+    """S as a matrix, with its factor."""
+
+    def __init__(self, sums: Sums, precisions: Sequence[np.ndarray]):
+        super().__init__(sums, precisions)
+        self.sparse = sums.r > DENSE
+
+    @cached_property
+    def matrix(self) -> Any:
+        """S, sparse (r, r)."""
+        sums = self.sums
+        inner = sums.Bt @ (block_diagonal(self.E) @ sums.B)
+        own = [block_diagonal(block) for block in self.own]
+        S = sp.block_diag(own, format="csr") - inner
+        return (S if sums.across is None else S + sums.across).tocsc()
+
+    @cached_property
+    def factor(self) -> Any:
+        """Cholesky's, or SuperLU's with an order for little fill."""
+        if not self.sparse:
+            return cho_factor(self.matrix.toarray(), lower=True)
+        from scipy.sparse.linalg import splu
+
+        options = {"SymmetricMode": True}
+        return splu(self.matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+
+    def logdet_first(self) -> float:
+        """log |D₁ + Λ₁|."""
+        return -logdet(self.E)
+
+    def logdet_rest(self) -> float:
+        """log |S|."""
+        if self.sparse:
+            return float(np.log(np.abs(self.factor.U.diagonal())).sum())
+        return 2 * float(np.log(np.diagonal(self.factor[0])).sum())
+
+    def solve(self, b: np.ndarray, tolerance: float = EXACTLY) -> np.ndarray:
+        """S⁻¹b."""
+        return self.factor.solve(b) if self.sparse else cho_solve(self.factor, b)
+
+
+def block_diagonal(blocks: np.ndarray) -> Any:
+    """Sparse, of blocks (K, q, q)."""
+    K = len(blocks)
+    if blocks.shape[1] == 1:
+        return sp.diags_array(blocks[:, 0, 0], format="csr")
+    return sp.bsr_array((blocks, np.arange(K), np.arange(K + 1))).tocsr()

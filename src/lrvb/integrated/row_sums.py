@@ -1,0 +1,92 @@
+"""Rows' log densities summed within levels, at the nodes of the levels' effects."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from .groups import Groups
+from .regression import Regression, lifted
+
+
+class Plane(NamedTuple):
+    """A product grid of pairs of effects: z₁ = first, z₂ = across + along, evenly spaced.
+
+    first and across (n, G, Q) belong to the first axis, along (n, G, Q) to the second.
+    """
+
+    first: np.ndarray
+    across: np.ndarray
+    along: np.ndarray
+
+
+class RowSums(Protocol):
+    """Σ log p(y | η + Rz, φ) over the rows of each of G groups, at n points."""
+
+    def take(self, points: np.ndarray) -> RowSums:
+        """At some of the points."""
+
+    def line(self, Z: np.ndarray) -> np.ndarray:
+        """At nodes (n, G, Q) of one effect, (n, G, Q)."""
+
+    def plane(self, plane: Plane) -> np.ndarray:
+        """On product grids of two effects, (n, G, Q, Q)."""
+
+    def height(self, z: np.ndarray) -> np.ndarray:
+        """At effects (n, G, q), (n, G)."""
+
+    def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
+
+
+class Directly:
+    """Any likelihood, row by row. See: RowSums."""
+
+    def __init__(self, rows: Regression, groups: Groups, R: np.ndarray, theta: np.ndarray, k: int):
+        """Points θ (n, d) = (β, k coordinates of the effects' covariance, dispersions)."""
+        self.rows, self.groups, self.R, self.theta, self.k = rows, groups, R, theta, k
+        self.eta = rows.predictor(theta[:, : rows.p])
+        self.phi = rows.phi(theta[:, rows.p + k :])
+
+    def take(self, points: np.ndarray) -> Directly:
+        """At some of the points."""
+        return Directly(self.rows, self.groups, self.R, self.theta[points], self.k)
+
+    def line(self, Z: np.ndarray) -> np.ndarray:
+        """At nodes (n, G, Q) of one effect, (n, G, Q)."""
+        tall = tuple(column[:, None] for column in self.rows.columns)
+        eta = self.eta[:, :, None] + self.R * Z[:, self.groups.of]
+        return self.groups.sum(self.rows.likelihood.log_p(tall, eta, lifted(self.phi, 2)))
+
+    def plane(self, plane: Plane) -> np.ndarray:
+        """On product grids of two effects, (n, G, Q, Q)."""
+        of, R = self.groups.of, self.R
+        first, across, along = plane
+        by_first = self.eta[..., None] + R[:, [0]] * first[:, of] + R[:, [1]] * across[:, of]
+        eta = by_first[..., None] + (R[:, [1]] * along[:, of])[:, :, None, :]
+        tall = tuple(column[:, None, None] for column in self.rows.columns)
+        return self.groups.sum(self.rows.likelihood.log_p(tall, eta, lifted(self.phi, 3)))
+
+    def height(self, z: np.ndarray) -> np.ndarray:
+        """At effects (n, G, q), (n, G)."""
+        eta, phi = self._moved(z), lifted(self.phi, 1)
+        return self.groups.sum(self.rows.likelihood.log_p(self.rows.columns, eta, phi))
+
+    def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
+        eta, phi, R = self._moved(z), lifted(self.phi, 1), self.R
+        score, information = self.rows.likelihood.derivatives(self.rows.columns, eta, phi)
+        q = R.shape[1]
+        gradient = np.stack([self.groups.sum(R[:, i] * score) for i in range(q)], axis=-1)
+        H = np.empty((*gradient.shape, q))
+        for i in range(q):
+            for j in range(i + 1):
+                H[..., i, j] = H[..., j, i] = self.groups.sum(R[:, i] * R[:, j] * information)
+        return gradient, H
+
+    def _moved(self, z: np.ndarray) -> np.ndarray:
+        eta = self.eta
+        for i in range(self.R.shape[1]):
+            eta = eta + self.R[:, i] * z[:, self.groups.of, i]
+        return eta

@@ -1,0 +1,93 @@
+"""Counts that vary more than Poisson ones: a gamma-distributed rate of each row, integrated out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, gammaln
+
+from ..numerics.functions import NUMPY
+from ..prior import HalfStudentT
+from .base import Dispersion, Likelihood, Refuse, require_counts
+from .given import NOTHING, Given
+from .links import LOG
+from .poisson import POISSON
+
+
+def shape_prior(scale: float) -> HalfStudentT:
+    """HalfStudentT(3, 10): counts from very overdispersed to all but Poisson."""
+    return HalfStudentT(3.0, 10.0)
+
+
+class NegativeBinomial(Likelihood):
+    """y with mean μ = exp η and variance μ + μ²/shape; a large `shape` is Poisson."""
+
+    name, link, discrete = "negbinomial", LOG, True
+    dispersions = (Dispersion("shape", shape_prior),)
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log Γ(y + s)/(Γ(s) y!) + y(η − log(μ + s)) + s(log s − log(μ + s))."""
+        shape = given["shape"]
+        log_total = xp.logaddexp(eta, xp.log(shape))
+        rising = xp.gammaln(y + shape) - xp.gammaln(shape + 0.0 * y) - xp.gammaln(y + 1.0)
+        return rising + y * (eta - log_total) + shape * (xp.log(shape) - log_total)
+
+    def constant(self, y: Any, given: Given = NOTHING) -> Any:
+        """−log y!."""
+        return -gammaln(y + 1.0)
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """log Γ(y + s)/Γ(s) + yη + s log s − (y + s) log(μ + s)."""
+        shape = np.asarray(given["shape"], dtype=np.float64)
+        rising = gammaln(y + shape) - gammaln(shape) + shape * np.log(shape)
+        return rising + y * eta - (y + shape) * np.logaddexp(eta, np.log(shape))
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""
+        shape = given["shape"]
+        odds = eta - np.log(shape)
+        small = np.exp(-np.abs(odds))
+        share = np.where(odds >= 0, 1.0, small) / (1 + small)
+        return y - (y + shape) * share, (y + shape) * (small / (1 + small) ** 2)
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """μ + μ²/shape."""
+        mean = np.exp(eta)
+        return mean + mean**2 / given["shape"]
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """I(s/(μ + s); s, k + 1) with k the whole part of y."""
+        shape = given["shape"]
+        share = np.exp(np.log(shape) - np.logaddexp(eta, np.log(shape)))
+        inside = np.floor(np.maximum(y, 0.0))
+        return np.where(y < 0, 0.0, betainc(shape, inside + 1, share))
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """A Poisson count of each row's own gamma rate."""
+        shape = np.broadcast_to(given["shape"], np.shape(eta))
+        return rng.poisson(np.exp(eta) * rng.gamma(shape) / shape).astype(np.float64)
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Whole numbers from 0."""
+        require_counts(names["response"], y, refuse)
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """As of Poisson counts."""
+        return POISSON.start(y, given)
+
+    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+        """As of Poisson counts."""
+        return POISSON.level(y, offset, given)
+
+    def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
+        """A zero is the more probable the lower its rate."""
+        return POISSON.free_sides(y, given)
+
+    def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
+        """As of Poisson counts."""
+        return POISSON.free_words(y, given, response, listed)
+
+
+NEGATIVE_BINOMIAL = NegativeBinomial()

@@ -1,0 +1,38 @@
+"""JAX, imported when it is first used: importing it takes longer than fitting a small mixed model.
+
+from ..numerics.lazy import jax, jnp
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["core", "jax", "jnp", "lax", "linalg", "special"]
+
+
+class Lazy:
+    """A module that is imported at the first question for one of its names."""
+
+    def __init__(self, name: str):
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(importlib.import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<lazy module {self.__name__}>"
+
+
+if TYPE_CHECKING:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+    from jax.extend import core
+    from jax.scipy import linalg, special
+else:
+    jax, jnp, lax = Lazy("jax"), Lazy("jax.numpy"), Lazy("jax.lax")
+    core = Lazy("jax.extend.core")
+    linalg, special = Lazy("jax.scipy.linalg"), Lazy("jax.scipy.special")

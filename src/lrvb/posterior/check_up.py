@@ -1,0 +1,146 @@
+"""A check-up of an answer: convergence, verdicts, priors, rows, in plain sentences, the worst first."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import LrvbError
+from .sensitivity import PriorQuestions, Sensitivity
+from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
+from .what_if import DIFFERENT, TELLING, influence_table, prior_table, robust_sds
+
+if TYPE_CHECKING:
+    from .posterior import Posterior
+
+BAD, LOOK, GOOD, UNKNOWN = "problem", "look", "good", "not known"
+_ORDER = (BAD, LOOK, UNKNOWN, GOOD)
+_MARKS = {BAD: "✗", LOOK: "!", UNKNOWN: "?", GOOD: "✓"}
+INFLUENTIAL = 0.5  # sds by which one row or level may move a mean before it is said
+
+
+class Finding(NamedTuple):
+    """How it is (`problem`, `look`, `good` or `not known`), what was looked at, and a sentence."""
+
+    state: str
+    what: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class CheckUp:
+    """The findings, the worst first; `ok` says that none is a problem. Printed, it is one page."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is a problem."""
+        return all(finding.state != BAD for finding in self.findings)
+
+    def __repr__(self) -> str:
+        width = max((len(finding.what) for finding in self.findings), default=0)
+        lines = [f"  {_MARKS[f.state]} {f.what:<{width}}  {f.sentence}" for f in self.findings]
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{_MARKS[f.state]} {html.escape(f.state)}</td><td>{html.escape(f.what)}</td>"
+            f"<td>{html.escape(f.sentence)}</td></tr>"
+            for f in self.findings
+        )
+        return f"<p>{html.escape(self.title)}</p><table>{rows}</table>"
+
+
+def check_up(title: str, findings: Iterable[Finding]) -> CheckUp:
+    """The findings in order."""
+    return CheckUp(title, tuple(sorted(findings, key=lambda f: _ORDER.index(f.state))))
+
+
+def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -> list[Finding]:
+    """Everything that a posterior can say of itself."""
+    names = posterior.names
+    at = np.array([posterior.estimate.index[name] for name in names], dtype=int)
+    found = [_convergence(posterior), *_verdicts(posterior)]
+    if sensitivity is not None:
+        found.append(_attempt("priors", lambda: _priors(sensitivity, names, at)))
+    if isinstance(sensitivity, Sensitivity):
+        found.append(_attempt("rows", lambda: _rows(sensitivity, names, at, by)))
+        found.append(_attempt("robust sds", lambda: _robust(sensitivity, names, at, by)))
+    return found
+
+
+def _attempt(what: str, look: Any) -> Finding:
+    """A finding, or why there is none."""
+    try:
+        return look()  # type: ignore[no-any-return]
+    except LrvbError as error:
+        return Finding(UNKNOWN, what, str(error))
+
+
+def _convergence(posterior: Posterior) -> Finding:
+    how = posterior.convergence
+    if how.converged:
+        return Finding(GOOD, "convergence", f"Converged in {how.n_iter} iterations.")
+    return Finding(BAD, "convergence", f"Not converged: {how.reason}.")
+
+
+def _verdicts(posterior: Posterior) -> list[Finding]:
+    """One finding for each verdict that was given."""
+    found, table = [], posterior.verdicts
+    states = {NO: BAD, DOUBTFUL: LOOK, REPAIRED: GOOD, TRUST: GOOD, NOT_CHECKED: UNKNOWN}
+    for verdict, part in table.groupby("verdict", sort=False):
+        few = ", ".join(part.index[:4]) + (" …" if len(part) > 4 else "")
+        sentence = (
+            f'{len(part)} of {len(table)} quantities: "{verdict}" ({few}). {part["why"].iloc[0]}'
+        )
+        found.append(Finding(states.get(str(verdict), LOOK), "verdicts", sentence.strip()))
+    return found
+
+
+def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Finding:
+    table = prior_table(sensitivity, names, at, 0)
+    worst = table.iloc[0]
+    said = (
+        f"{worst['hyperparameter']} from {worst['value']:.3g} to {worst['value'] + worst['step']:.3g} moves "
+        f"the mean of {worst['quantity']} by {worst['change']:+.2g} sds"
+    )
+    if abs(worst["change"]) > TELLING:
+        return Finding(LOOK, "priors", f"A prior decides: {said}.")
+    return Finding(GOOD, "priors", f"No plain step of a prior moves a mean by half an sd; {said}.")
+
+
+def _rows(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any) -> Finding:
+    codes, levels = by
+    table = influence_table(sensitivity, names, at, codes, levels, scaled=True)
+    worst = table.abs().max(axis=1)
+    label = worst.idxmax()
+    quantity = table.loc[[label]].abs().max(axis=0).idxmax()
+    what = "row" if codes is None else "level"
+    said = f"without {what} {label} the mean of {quantity} moves by {worst.max():.2g} sds"
+    count = int((worst > INFLUENTIAL).sum())
+    if count:
+        return Finding(
+            LOOK, "rows", f"{count} of {len(worst)} {what}s move a mean by half an sd: {said}."
+        )
+    return Finding(GOOD, "rows", f"No {what} moves a mean by half an sd: {said}.")
+
+
+def _robust(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any) -> Finding:
+    ratio = robust_sds(sensitivity, names, at, by[0]).to_numpy() / sensitivity.sd[at]
+    k = int(np.argmax(np.abs(np.log(np.maximum(ratio, 1e-12)))))
+    said = f"that of {names[k]} is {ratio[k]:.2f} of the posterior's"
+    if ratio.max() > DIFFERENT:
+        return Finding(
+            LOOK,
+            "robust sds",
+            f"Rows vary more than the model says: the robust sd is larger, {said}.",
+        )
+    if ratio.min() < 1 / DIFFERENT:
+        return Finding(LOOK, "robust sds", f"Robust sds differ by more than 30 %: {said}.")
+    return Finding(GOOD, "robust sds", f"Robust sds agree within 30 %: {said}.")

@@ -1,0 +1,160 @@
+"""NumPyro models through `lrvb.from_numpyro`, on NumPyro itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lrvb
+
+numpyro = pytest.importorskip("numpyro")
+dist = pytest.importorskip("numpyro.distributions")
+
+SIGMA = np.array([15, 10, 16, 11, 9, 11, 10, 18.0])
+Y = np.array([28, 8, -3, 7, -1, 1, 18, 12.0])
+
+
+def schools(y=None):
+    """Eight schools, non-centred."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    with numpyro.plate("school", 8):
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+        theta = numpyro.deterministic("theta", mu + tau * z)
+        numpyro.sample("obs", dist.Normal(theta, SIGMA), obs=y)
+
+
+@pytest.fixture(scope="module")
+def eight() -> lrvb.Posterior:
+    functions = {"spread": lambda v: v["theta"].max() - v["theta"].min()}
+    return lrvb.from_numpyro(schools, y=Y).infer(functions=functions)
+
+
+def test_eight_schools(eight):
+    """posteriordb's reference draws: means within 0.1 sd and sds within 10 %, which is what we promise."""
+    summary = eight.summary()
+    names = ["mu", "tau", *(f"theta[{i}]" for i in range(8))]
+    mean = [4.411, 3.602, 6.151, 4.94, 3.906, 4.796, 3.614, 4.051, 6.317, 4.884]
+    sd = [3.309, 3.198, 5.616, 4.646, 5.281, 4.771, 4.615, 4.796, 5.003, 5.318]
+    found = summary.loc[names]
+    assert (np.abs(found["mean"] - mean) / sd < 0.1).all()
+    assert (np.abs(np.log(found["sd"] / sd)) < 0.1).all()
+    assert (summary["verdict"] == "trust").mean() > 0.85
+    assert eight.names[:3] == ["mu", "tau", "z[0]"]
+    assert eight.names[-1] == "spread"
+    assert summary.loc["tau", "lower"] > 0
+
+
+def test_arviz_has_the_plates(eight):
+    """Plates are dimensions, with places from 0; data are the observed."""
+    tree = eight.to_arviz(n=20)
+    assert tree.posterior["theta"].dims == ("chain", "draw", "school")
+    assert tree.posterior["school"].values.tolist() == list(range(8))
+    np.testing.assert_allclose(tree.observed_data["obs"], Y)
+
+
+def test_a_funnel_is_not_trusted_where_it_is_wrong():
+    """Centred, the same posterior; what is trusted is right, and τ is not trusted."""
+
+    def centred(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+        tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+        theta = numpyro.sample("theta", dist.Normal(mu, tau).expand([8]).to_event(1))
+        numpyro.sample("obs", dist.Normal(theta, SIGMA), obs=y)
+
+    summary = lrvb.from_numpyro(centred, Y).infer().summary()
+    assert summary.loc["tau", "verdict"] != "trust"
+    trusted = summary[summary["verdict"] == "trust"]
+    truth = dict(zip(["mu", "theta[0]", "theta[6]"], [4.411, 6.151, 6.317], strict=True))
+    for name in trusted.index.intersection(list(truth)):
+        assert abs(summary.loc[name, "mean"] - truth[name]) < 0.15 * summary.loc[name, "sd"]
+
+
+def test_matrices_and_simplices():
+    """Names of entries, entries that are constants, and draws inside the support."""
+
+    def model():
+        numpyro.sample("w", dist.Dirichlet(jnp.array([2.0, 3.0, 5.0])))
+        L = numpyro.sample("L", dist.LKJCholesky(2, 2.0))
+        numpyro.deterministic("Omega", L @ L.T)
+
+    posterior = lrvb.from_numpyro(model).infer()
+    summary = posterior.summary()
+    np.testing.assert_allclose(summary.loc["w[0]":"w[2]", "mean"], [0.2, 0.3, 0.5], atol=0.01)
+    assert summary.loc["Omega[0,0]", "sd"] < 1e-12  # it is 1, to rounding
+    assert summary.loc["Omega[0,1]", "sd"] == pytest.approx(np.sqrt(1 / 5), rel=0.06)  # Beta(2, 2)
+    assert posterior.draws(10)["Omega"].shape == (10, 2, 2)
+    np.testing.assert_allclose(posterior.draws(10)["w"].sum(axis=1), 1)
+
+
+def discrete():
+    p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+    z = numpyro.sample("z", dist.Bernoulli(p))
+    numpyro.sample("obs", dist.Normal(2.0 * z, 1.0), obs=1.3)
+
+
+def unbounded():
+    n = numpyro.sample("n", dist.Poisson(3.0))
+    numpyro.sample("a", dist.Normal(n, 1.0))
+
+
+def raising():
+    numpyro.sample("a", dist.Normal(0.0, 1.0))
+    raise KeyError("no column x")
+
+
+def empty():
+    numpyro.sample("obs", dist.Normal(0.0, 1.0), obs=1.0)
+
+
+def flat():
+    numpyro.sample("a", dist.ImproperUniform(dist.constraints.real, (), ()))
+
+
+def with_param():
+    numpyro.sample("a", dist.Normal(numpyro.param("m", 0.0), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (discrete, "Site 'z' is discrete"),
+        (unbounded, "Site 'n' is discrete with unboundedly many values"),
+        (raising, "raised KeyError when it was run"),
+        (empty, "no continuous latent site"),
+        (flat, "has no finite integral"),
+        (with_param, "numpyro.param"),
+        (3, "must be a function"),
+    ],
+)
+def test_sentences(model, sentence):
+    if model is discrete:
+        try:
+            import funsor  # noqa: F401
+        except ImportError:
+            pass
+        else:
+            pytest.skip("funsor is installed, and NumPyro sums the site out")
+    with pytest.raises(lrvb.InvalidModel, match=sentence):
+        lrvb.from_numpyro(model).infer()
+
+
+def test_enumeration_is_the_sum():
+    """With funsor a discrete site is summed out: p's mean as by hand, from weights of the two values."""
+    pytest.importorskip("funsor", reason="NumPyro's enumeration needs funsor")
+    posterior = lrvb.from_numpyro(discrete).infer()
+    on, off = np.exp(-0.5 * (1.3 - 2.0) ** 2), np.exp(-0.5 * 1.3**2)
+    exact = (on * 2 / 3 + off / 3) / (on + off)  # p is Beta(2, 1) or Beta(1, 2)
+    assert posterior.summary().loc["p", "mean"] == pytest.approx(exact, abs=0.01)
+    assert posterior.names == ["p"]
+
+
+def test_nothing_is_imported_without_need():
+    """`import lrvb` imports neither NumPyro nor PyMC."""
+    code = "import sys, lrvb; print(sorted({'numpyro', 'pymc', 'pytensor', 'funsor'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,63 @@
+"""A cubic learnt at few points: exact where the density is one, refused where it is not nearly so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from lrvb.integrated.importance import Budget
+from lrvb.integrated.inside import Evaluated
+from lrvb.integrated.proposals import SplitT, fit_blocks
+from lrvb.integrated.surrogate import Cubic, NotSmooth, learn
+
+ONES = np.ones(2)
+START = SplitT(np.zeros(2), np.eye(2), ONES, ONES, 7.0)
+
+
+def learnt(log_density, seed=0):
+    def evaluate(x):
+        return Evaluated(log_density(x), x, x**2)
+
+    return learn(
+        evaluate, START, 2, lambda x, w: fit_blocks(x, w, 0), Budget(final=4096), seed=seed
+    )
+
+
+def test_cubics_are_learnt_exactly():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 2))
+
+    def cubic(x):
+        return 3.0 - x[:, 0] ** 2 / 2 - x[:, 1] ** 2 + 0.02 * x[:, 0] ** 2 * x[:, 1] + 0.3 * x[:, 1]
+
+    found = Cubic(x, cubic(x))
+    new = rng.normal(size=(20, 2))
+    assert_allclose(found(new), cubic(new), atol=1e-10)
+
+
+def test_a_slightly_skewed_density_has_its_moments():
+    """Two gamma variables of shape 400 on the log scale, standardised: digamma and trigamma."""
+    from scipy.special import digamma, polygamma
+
+    shape = 400.0
+
+    def log_density(x):
+        log_t = np.log(shape) + x / np.sqrt(shape)
+        return (shape * log_t - np.exp(log_t)).sum(1)
+
+    found = learnt(log_density)
+    w = found.weighted
+    mean = np.sqrt(shape) * (digamma(shape) - np.log(shape))
+    sd = np.sqrt(shape * polygamma(1, shape))
+    assert found.off < 0.03
+    assert_allclose(w.mean(w.x), mean, atol=0.02)
+    assert_allclose(w.sd(w.x), sd, rtol=0.02)
+
+
+def test_a_kink_is_refused():
+    def log_density(x):
+        return -4 * np.abs(x).sum(1)
+
+    with pytest.raises(NotSmooth, match="A cubic through"):
+        learnt(log_density)

@@ -1,0 +1,43 @@
+"""The figures of what if show the numbers of their tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+from cases import CASES
+
+pytest.importorskip("matplotlib").use("Agg")
+
+
+@pytest.fixture(scope="module")
+def posterior() -> lrvb.Posterior:
+    return lrvb.summarize(next(c for c in CASES if c.name == "NormalPoisson-tilted").response())
+
+
+def test_a_lollipop_for_each_step(posterior):
+    table = posterior.prior_sensitivity()
+    ax = lrvb.plot.prior_sensitivity(table, most=4)
+    ends = np.array([segment[1, 0] for segment in ax.collections[0].get_segments()])
+    assert_allclose(ends, table["change"][:4])
+    assert "beta_var" not in ax.get_yticklabels()[0].get_text()
+    with pytest.raises(lrvb.InvalidModel, match="no column 'change'"):
+        lrvb.plot.prior_sensitivity(posterior.summary())
+
+
+def test_the_largest_rows_are_named(posterior):
+    table = posterior.influence("beta")
+    ax = lrvb.plot.influence(table, labelled=2)
+    largest = {str(row) for row in table["beta"].abs().nlargest(2).index}
+    assert {text.get_text() for text in ax.texts} == largest
+    with pytest.raises(lrvb.InvalidModel, match="no quantity 'gamma'"):
+        lrvb.plot.influence(table, "gamma")
+
+
+def test_both_sds_are_drawn(posterior):
+    ax = lrvb.plot.robust(posterior, "beta", prob=0.9)
+    own, robust = (c.get_segments()[0][1, 0] for c in ax.collections[:2])
+    ratio = posterior.sd("beta", method="robust")["beta"] / posterior.sd("beta")["beta"]
+    assert_allclose(robust / own, ratio)
