@@ -1,10 +1,11 @@
 """Speed and memory of mixed models, against NumPyro's NUTS, statsmodels and mixedlm.
 
-    python benchmarks/mixed.py [small] [large] [growth] [--shrink 1] [--skip nuts ...]
+    python benchmarks/mixed.py [small] [large] [growth] [five] [--shrink 1] [--skip nuts ...]
 
 `small`: 5000 counts in 200 groups, a covariate of the row and one of the group. `large`: 500,000
 counts in 20,000 groups, each with an intercept and a slope. `growth`: gaussian rows, 50 in each
-group, from 5·10⁴ to 5·10⁶.
+group, from 5·10⁴ to 5·10⁶. `five`: five models beside peers that give estimates and standard errors
+(see mixed_peers.py; `--peers PYTHON` is an interpreter that has them).
 Each prints one table; every ratio is to a peer measured in the same run. Each measurement has a
 process of its own, so that it starts cold and its peak memory is its own: "cold" counts from the
 import to the answer, without a compilation cache; making the data is not counted. `--shrink 10` divides the
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from mixed_peers import PEERS, five
 
 Row = tuple[str, str, str, str]
 LIBRARY = {
@@ -36,7 +38,7 @@ LIBRARY = {
     "statsmodels": "statsmodels",
     "mixedlm": "mixedlm",
 }
-TASKS = ("small", "large", "growth")
+TASKS = ("small", "large", "growth", "five")
 FORMULAS = {
     "small": "y ~ u + w + (1 | g)",
     "large": "y ~ x + (1 + x | g)",
@@ -51,7 +53,11 @@ def main() -> None:
         "tasks", nargs="*", metavar="task", help=f"{', '.join(TASKS)}; all by default"
     )
     parser.add_argument("--shrink", type=int, default=1, help="divide rows and groups by this")
-    parser.add_argument("--skip", nargs="*", default=[], choices=LIBRARY, help="leave these out")
+    everyone = sorted({*LIBRARY, *PEERS})
+    parser.add_argument("--skip", nargs="*", default=[], choices=everyone, help="leave these out")
+    parser.add_argument(
+        "--peers", help="the interpreter of an environment with the peers of `five`"
+    )
     parser.add_argument("--alone", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
@@ -68,6 +74,11 @@ def main() -> None:
 
     tables = {"small": small, "large": large, "growth": growth}
     for task in options.tasks or TASKS:
+        if task == "five":
+            found = five(options.skip, options.peers)
+            table = pd.DataFrame(found, columns=["case", "goal", *PEERS])
+            print(f"five: cold seconds (the processor's)\n{table.to_string(index=False)}\n")
+            continue
         table = pd.DataFrame(tables[task](measure), columns=["what", "lrvb", "peer", "ratio"])
         divided = f", sizes divided by {options.shrink}" if options.shrink > 1 else ""
         print(f"{task}: {FORMULAS[task]}{divided}\n{table.to_string(index=False)}\n", flush=True)

@@ -57,8 +57,8 @@ class MixedModel:
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
     "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
-    `lrvb.likelihoods.Likelihood` of your own. With
-    `factorization="blocked"` the sds and correlations are integrated by importance sampling, with all
+    `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
+    are integrated by importance sampling, with all
     coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
     "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a

@@ -18,10 +18,14 @@ from .fit import IntegratedFit
 
 ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
-ENDS = 2**23  # rows × draws at which quantiles are found
+ENDS = 2**21  # rows × draws at which quantiles are found
 NODES = 30.0  # what rows are taken to have at least, for choosing draws
 WORK, FEWEST = 6e7, 128  # evaluations of the sums inside that one answer may cost, and draws it has
 GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
+NARROW, SECANTS = (
+    0.3,
+    5,
+)  # share of a variance between draws up to which secants are enough, and how many
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
 BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
 
@@ -200,12 +204,16 @@ def mixture_quantiles(
 ) -> np.ndarray:
     """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
 
-    The mixture is cumulated on a grid of its sds, and normal scores are joined by lines.
+    Where the mixture is nearly normal, secants of normal scores find them; else it is cumulated on a grid
+    of its sds, and normal scores are joined by lines.
     """
     center = w @ mean
-    scale = np.sqrt(w @ ((mean - center) ** 2 + variance))
+    between = w @ (mean - center) ** 2
+    scale = np.sqrt(between + w @ variance)
     scale = np.maximum(scale, 1e-300)
     sd = np.maximum(np.sqrt(variance), 1e-3 * scale)
+    if len(prob) <= 2 and (between < NARROW * scale**2).all():
+        return np.stack([_end(w, mean, sd, center, scale, p) for p in ndtri(prob)], axis=1)
     below = np.empty((mean.shape[1], len(GRID)))
     for j, x in enumerate(GRID):
         below[:, j] = w @ ndtr((center + x * scale - mean) / sd)
@@ -214,6 +222,22 @@ def mixture_quantiles(
     return np.array(
         [c + s * np.interp(asked, z, GRID) for c, s, z in zip(center, scale, score, strict=True)]
     )
+
+
+def _end(
+    w: np.ndarray,
+    mean: np.ndarray,
+    sd: np.ndarray,
+    center: np.ndarray,
+    scale: np.ndarray,
+    asked: float,
+) -> np.ndarray:
+    """Where the mixture's normal score is `asked`, (m,)."""
+    step = np.zeros(len(center)) + asked
+    for _ in range(SECANTS):
+        below = w @ ndtr((center + step * scale - mean) / sd)
+        step += asked - ndtri(np.clip(below, 1e-16, 1 - 1e-16))
+    return center + step * scale
 
 
 def _own_quantiles(w: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Coverage of mixed models' intervals: parameters drawn from the priors, data from them, 94 % intervals.
 
-    python benchmarks/coverage.py [FAMILY ...] [--sets 200] [--figure]
+    python benchmarks/mixed_coverage.py [FAMILY ...] [--sets 200] [--figure]
 
 Each data set has 24 groups of three to six rows, an intercept and a covariate, with the priors N(0, 1)
 of both and half-normal(1) of the sds. Under the same priors an exact interval covers exactly 94 % on
