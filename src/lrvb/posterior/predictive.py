@@ -1,0 +1,121 @@
+"""What is asked of rows: functions of their variables, and data that the model might have made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..collapsed.autodiff import AutodiffSum, natural_program
+from ..collapsed.chunks import chunks
+from ..data.tables import Row
+from ..engine.response import Response
+from ..errors import InvalidModel, LrvbError
+from ..numerics.lazy import jax, jnp
+from ..statement.expectation import Values
+from ..statement.parameters import require_methods
+from .locals import row_positions
+
+
+def row_functions(response: Response, f: Callable[[Any, Any, Any], Any], rows: Any) -> np.ndarray:
+    r"""Mean, linear-response sd and mean-field sd of f(m, z, row) for each row, (3, n, …).
+
+    f is an expectation, written with the moments of global and of local variables. With J its
+    derivatives, Var = J_zΣ̂_z|αJ_zᵀ + (J_zR + J_α)Σ̂(J_zR + J_α)ᵀ. See: eq:nuisance_lrvb_est
+    """
+    fit = response.fit
+    problem, m = fit.problem, jnp.asarray(fit.m)
+    if problem.rows is None:
+        raise InvalidModel("The model has no rows, so there is no function of them to ask for.")
+    alpha, local, structure = problem.alpha, problem.local, problem.structure
+
+    def value(m: Any, z: Any, columns: Any) -> Any:
+        row = structure.row(columns)
+        return jnp.asarray(f(alpha.moments(m), local.moments(z), row), dtype=jnp.float64)
+
+    def jets(z: Any, columns: Any) -> Any:
+        return value(m, z, columns), *jax.jacrev(value, (0, 1))(m, z, columns)
+
+    positions = row_positions(rows, problem.n)
+    at = np.arange(problem.n) if positions is None else positions
+    bound = (fit.local_sum or AutodiffSum()).bind(problem, fit.chunk_size)
+    parts, first = [], 0
+    for part in bound.respond(fit.m, positions, fit.point.state):
+        here = at[first : first + len(part.z)]
+        first += len(part.z)
+        columns = {k: jnp.asarray(np.asarray(c)[here]) for k, c in problem.rows.columns.items()}
+        try:
+            mean, J_m, J_z = map(np.asarray, jax.jit(jax.vmap(jets))(jnp.asarray(part.z), columns))
+        except LrvbError:
+            raise
+        except Exception as error:
+            first_line = str(error).partition("\n")[0].rstrip(".")[:200]
+            raise InvalidModel(
+                f"The function of a row cannot be differentiated ({type(error).__name__}: {first_line}). "
+                "Write it as f(m, z, row) with the model's moments and jax.numpy."
+            ) from error
+        total = np.einsum("n...d,nda->n...a", J_z, part.R) + J_m
+        lrvb = np.einsum("n...d,nde,n...e->n...", J_z, part.Sigma, J_z)
+        lrvb = lrvb + np.einsum("n...a,ab,n...b->n...", total, response.Sigma, total)
+        mfvb = np.einsum("n...d,nde,n...e->n...", J_z, part.V, J_z)
+        mfvb = mfvb + np.einsum("n...a,ab,n...b->n...", J_m, response.V, J_m)
+        parts.append(np.stack([mean, np.sqrt(lrvb), np.sqrt(mfvb)]))
+    return np.concatenate(parts, axis=1)
+
+
+def predictive(
+    response: Response, draws: Mapping[str, np.ndarray], rng: np.random.Generator, rows: Any
+) -> np.ndarray:
+    """Data of the rows from `sample_row`, (S, n, …): global draws (S, …), then z given each of them.
+
+    Given α, q(z_n) is the row's own optimum at the point moments T(α); where rows are linear in z
+    that is p(z_n | x_n, α) itself.
+    """
+    fit = response.fit
+    problem, model = fit.problem, fit.problem.model
+    if not callable(getattr(model, "sample_row", None)):
+        raise InvalidModel(
+            f"{type(model).__name__} has no sample_row(self, t, z, row, rng), which draws one row's data "
+            "from the raw variables; write it, with NumPy."
+        )
+    if problem.rows is None:
+        raise InvalidModel(f"{type(model).__name__} has no rows to draw.")
+    for family in (*problem.alpha.blocks.values(), *problem.local.blocks.values()):
+        require_methods(family, ("statistics", "sample"), "predictive draws")
+    at = row_positions(rows, problem.n)
+    at = np.arange(problem.n) if at is None else at
+    program, results = natural_program(problem.structure), []
+    for s in range(len(next(iter(draws.values())))):
+        t = {name: np.asarray(values[s]) for name, values in draws.items()}
+        m = _point_moments(problem, t)
+        etas = [
+            np.asarray(program(problem.traced, m, chunk.columns))[: chunk.n]
+            for chunk in chunks(problem, 4096, at)
+        ]
+        eta = np.concatenate(etas)
+        results.append([_drawn_row(problem, Values(t), eta[k], n, rng) for k, n in enumerate(at)])
+    return np.asarray(results)
+
+
+def _point_moments(problem: Any, t: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Flat T(α) of one draw of the global variables."""
+    parts = []
+    for name, family in problem.alpha.blocks.items():
+        one = family.single()
+        copies = t[name].reshape(family.copies, *t[name].shape[len(family.batch) :])
+        parts.append(np.asarray(one.flatten(one.statistics(copies))).ravel())
+    return np.concatenate(parts)
+
+
+def _drawn_row(problem: Any, t: Values, eta: np.ndarray, n: int, rng: np.random.Generator) -> Any:
+    """One row's data from its variables, drawn from q at η."""
+    row = Row({k: np.asarray(c[n]) for k, c in problem.rows.columns.items()}, None)
+    values = {}
+    for name, family in problem.local.blocks.items():
+        one = family.at(row).single()
+        copies = eta[problem.local.slices[name]].reshape(family.copies, family.size)
+        drawn = [one.sample(one.Stats(*map(np.asarray, one.unflatten(c, natural=True))), rng, 1)[0]
+                 for c in copies]  # fmt: skip
+        values[name] = np.reshape(drawn, (*family.batch, *np.shape(drawn[0])))
+    return problem.model.sample_row(t, Values(values), row, rng)
