@@ -122,7 +122,7 @@ def test_two_far_modes_are_never_trusted():
 def test_copies_under_other_labels_are_not_other_modes():
     """A mixture's certificate is local to one labelling, and says so."""
     case = BY_NAME["NormalMixture"]
-    certificate = lrvb.summarize(case.response()).certify()
+    certificate = lrvb.summarize(case.response()).certify(4096)
     assert certificate.relabelled
     assert certificate.others < 0.01
     assert "labelling" in certificate.summary().attrs["note"]

@@ -71,7 +71,8 @@ def test_words_follow_sizes():
         return [word for word, _ in judge_sizes(np.array(shift), np.array(ratio), modes)]
 
     assert words([0.0, 0.07, -0.09], [1.0, 1.1, 1.0]) == ["trust", "trust", "doubtful"]
-    assert words([0.0, 0.0], [1.25, 0.8]) == ["doubtful", "doubtful"]
+    assert words([0.0, 0.0], [1.18, 1.0]) == ["doubtful", "trust"]
+    assert words([0.16, 0.0], [1.0, 1.0]) == ["doubtful", "doubtful"]
     assert words([0.6, 0.0], [1.0, 1.0]) == ["do not trust", "doubtful"]
     assert words([0.0, 0.0], [1.6, -0.2]) == ["do not trust", "do not trust"]
     assert words([0.0, 0.0], [np.nan, 1.0]) == ["do not trust", "doubtful"]

@@ -215,6 +215,26 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
     z stands at its optimum, so that the gradient is that of the term with z held fixed.
     """
 
+    def alone(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
+        """Of rows linear in z: ℓ(m, 0) + A(∂ℓ/∂z)."""
+
+        def one(m: Any) -> Any:
+            def own(row: Any) -> Any:
+                row = structure.row(row)
+                term = functools.partial(structure.local_term, traced, m)
+                rest, eta = jax.value_and_grad(lambda z: term(z, row))(
+                    jnp.zeros(structure.local.size)
+                )
+                A, valid = structure.local.at(row).log_partition(eta)
+                return rest + A, valid
+
+            values, valid = jax.vmap(own)(columns)
+            value = weights @ jnp.where(weights > 0, values, 0.0)
+            found = (valid | (weights == 0)).all() & jnp.isfinite(value)
+            return jnp.where(found, value, -jnp.inf), jnp.zeros(0)
+
+        return jax.vmap(one)(points)
+
     def densities(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
         def one(m: Any) -> Any:
             q = jax.tree.map(jax.lax.stop_gradient, _row_parts(structure, traced, m, columns))
@@ -231,7 +251,7 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
 
         return jax.vmap(one)(points)
 
-    return densities
+    return alone if structure.conjugate and not gradient else densities
 
 
 @shared

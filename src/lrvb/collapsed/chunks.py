@@ -15,7 +15,7 @@ from ..statement.problem import Problem
 _WORKING_SET = 2**21  # numbers held per chunk: 16 MB, near the size of the last-level cache
 _MOST_ROWS = 2**12
 _PAIRS = 2**18  # rows times points computed at a time
-_FEW_POINTS = 64
+_VERY_FEW, _FEW_POINTS = 16, 64
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def chunks(problem: Problem, size: int, rows: np.ndarray | None = None) -> Itera
 
 
 def point_chunks(points: np.ndarray, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Points (S, a) in chunks of one length: 16 or 64 for few points or many rows, else up to 1024."""
-    length = _FEW_POINTS if len(points) > _FEW_POINTS // 4 else _FEW_POINTS // 4
+    """Points (S, a) in chunks of one length: all at once, 64 for few or many rows, else up to 1024."""
+    length = _FEW_POINTS if len(points) > _VERY_FEW else len(points)
     if len(points) > _FEW_POINTS:
         length = 1 << int(np.log2(np.clip(_PAIRS // max(rows, 1), _FEW_POINTS, 1024)))
     for start in range(0, len(points), length):

@@ -129,9 +129,11 @@ def _write(
             [
                 html.paragraph(
                     "Means μ, precision matrices Λ and log weights, with 94 % intervals; sd is by "
-                    "linear response, mfvb_sd by mean field alone."
+                    "linear response, mfvb_sd by mean field alone; verdict says how far each row can "
+                    "be trusted."
                 ),
                 html.table(tables["parameters"]),
+                html.paragraph(_trust(mixture.posterior_)),
             ],
         )
     )
@@ -144,6 +146,16 @@ def _write(
         body,
         f"lrvb {__version__}, seed {options.seed}.",
     )
+
+
+def _trust(posterior: Any) -> str:
+    """Where the verdicts come from, in words."""
+    found, note = posterior.certificate, getattr(posterior.summary(), "note", "")
+    if found is None:
+        return f"Verdicts: {note}"
+    words = f"Verdicts by {len(found.weights)} draws of the exact posterior ({found.method}, k-hat "
+    words += f"{found.k_hat:.2f}, {found.ess:.0f} effective), local to one labelling. {note}"
+    return words.strip()
 
 
 def _tables(mixture: Any, X: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -55,7 +55,8 @@ class Tilted(Family):
 
     def log_partition(self, eta: NormalStats) -> Any:
         """log ∫ exp(η₁ z + η₂ z² + ℓ(z)) dz."""
-        return self._integrate(eta).log_partition
+        inside, safe = self._inside(eta)
+        return jnp.where(inside, _log_partition(self._bound(), safe, self.nodes), jnp.nan)
 
     def valid(self, eta: NormalStats) -> Any:
         """The precision −2η₂ of the Gaussian part is positive."""
@@ -107,10 +108,14 @@ class Tilted(Family):
 
     def _integrate(self, eta: NormalStats) -> _Integral:
         """All integrals at one η; NaN outside the domain."""
-        inside = self.valid(eta)
-        safe = NormalStats(jnp.where(inside, eta.x, 0.0), jnp.where(inside, eta.xx, -0.5))
+        inside, safe = self._inside(eta)
         integral = _integrate(self._bound(), safe, self.nodes)
         return jax.tree.map(lambda value: jnp.where(inside, value, jnp.nan), integral)
+
+    def _inside(self, eta: NormalStats) -> tuple[Any, NormalStats]:
+        """Whether η lies in the domain, and η, or another where it does not."""
+        inside = self.valid(eta)
+        return inside, NormalStats(jnp.where(inside, eta.x, 0.0), jnp.where(inside, eta.xx, -0.5))
 
     def _bound(self) -> Callable[[Any], Any]:
         """ℓ(z), which must not wait for a row any more."""
@@ -200,7 +205,16 @@ class _Integral(NamedTuple):
         return jnp.stack([first, jnp.stack([cross, variance * self.pivot])])
 
 
-def _integrate(ll: Callable[[Any], Any], eta: NormalStats, nodes: int) -> _Integral:
+class _Raw(NamedTuple):
+    """log ∫ exp ℓ around the mode c, the slope of η·T there, and the first moments of d = z − c."""
+
+    log_mass: Any
+    c: Any
+    slope: Any
+    moments: tuple[Any, ...]
+
+
+def _raw(ll: Callable[[Any], Any], eta: NormalStats, nodes: int, powers: int) -> _Raw:
     """Trapezoidal rule around the mode c, in d = z − c so that nothing cancels when |c| ≫ σ.
 
     The nodes are held fixed under differentiation: ∇A and ∇²A are then the moments of the same
@@ -209,26 +223,41 @@ def _integrate(ll: Callable[[Any], Any], eta: NormalStats, nodes: int) -> _Integ
     """
     fixed = lax.stop_gradient(eta)
     c, left, right = lax.stop_gradient(support(ll, fixed.x, fixed.xx))
-    node, weight = trapezoid(left, right, nodes)
+    rule = trapezoid(left, right, nodes)
     base = ll(c)
     slope = eta.x + 2 * eta.xx * c
+    smaller = 1 / rule.ratio
 
-    def add(i: Any, sums: tuple[Any, ...]) -> tuple[Any, ...]:
-        d, w = lax.stop_gradient(node(i))
+    def add(i: Any, state: Any) -> Any:
+        grown, shrunk, sums = state
+        d, w = lax.stop_gradient(rule.node(grown, shrunk))
         term = w * jnp.exp(d * (slope + d * eta.xx) + (ll(c + d) - base))
         total = []
         for moment in sums:
             total.append(moment + term)
             term = term * d
-        return tuple(total)
+        return grown * rule.ratio, shrunk * smaller, tuple(total)
 
-    mass, *moments = lax.fori_loop(0, nodes, add, (jnp.zeros_like(slope),) * 5, unroll=2)
-    m1, m2, m3, m4 = (moment / mass for moment in moments)
+    zeros = (jnp.zeros_like(slope),) * (powers + 1)
+    start = (rule.first, 1 / rule.first, zeros)
+    _, _, (mass, *moments) = lax.fori_loop(0, nodes, add, start, unroll=2)
+    log_mass = jnp.log(mass * rule.weight) + base
+    return _Raw(log_mass, c, slope, tuple(moment / mass for moment in moments))
+
+
+def _log_partition(ll: Callable[[Any], Any], eta: NormalStats, nodes: int) -> Any:
+    """A alone."""
+    raw = _raw(ll, eta, nodes, 0)
+    return raw.log_mass + raw.c * (eta.x + raw.c * eta.xx)
+
+
+def _integrate(ll: Callable[[Any], Any], eta: NormalStats, nodes: int) -> _Integral:
+    """A, entropy and four moments from one quadrature."""
+    log_mass, c, slope, (m1, m2, m3, m4) = _raw(ll, eta, nodes, 4)
     variance = m2 - m1**2
     scale = jnp.sqrt(variance)
     skewness = (m3 - 3 * m1 * m2 + 2 * m1**3) / scale**3
     kurtosis = (m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4) / variance**2
-    log_mass = jnp.log(mass * weight) + base
     return _Integral(
         log_partition=log_mass + c * (eta.x + c * eta.xx),
         entropy=log_mass - m1 * slope - m2 * eta.xx,

@@ -6,7 +6,7 @@ Everything speaks of one integral, is bounded in time, and is meant to run under
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .lazy import jax, jnp, lax
 
@@ -40,8 +40,20 @@ def support(ll: Function, eta1: Any, eta2: Any) -> tuple[Any, Any, Any]:
     return c, left, right
 
 
-def trapezoid(left: Any, right: Any, n: int) -> tuple[Function, Any]:
-    """Trapezoidal rule on [−left, right]: i ↦ (node, its relative weight), and the common weight.
+class Rule(NamedTuple):
+    """A trapezoidal rule: node i is `node(g, 1/g)` at g = first · ratioⁱ, with its relative weight.
+
+    `weight` is common to all nodes.
+    """
+
+    node: Callable[[Any, Any], tuple[Any, Any]]
+    first: Any
+    ratio: Any
+    weight: Any
+
+
+def trapezoid(left: Any, right: Any, n: int) -> Rule:
+    """Trapezoidal rule with n nodes on [−left, right].
 
     The nodes are d(u) = a sinh(κu + b) + const at n equidistant u in [−1, 1], with d(0) = 0: they
     crowd geometrically towards the steeper side, and around the mode.
@@ -53,12 +65,10 @@ def trapezoid(left: Any, right: Any, n: int) -> tuple[Function, Any]:
     last = first * jnp.exp(2 * kappa)
     a = (left + right) / (last - 1 / last - first + 1 / first)
 
-    def node(i: Any) -> tuple[Any, Any]:
-        grown = first * jnp.exp(kappa * (2 / (n - 1) * i))
-        shrunk = 1 / grown
+    def node(grown: Any, shrunk: Any) -> tuple[Any, Any]:
         return a * (grown - shrunk - first + 1 / first) - left, grown + shrunk
 
-    return node, 2 * a * kappa / (n - 1)
+    return Rule(node, first, jnp.exp(2 * kappa / (n - 1)), 2 * a * kappa / (n - 1))
 
 
 def _mode(slope: Function, start: Any, step: Any) -> Any:

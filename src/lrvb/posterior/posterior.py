@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from .check_up import CheckUp
 
+INTEGRATED = "Integrated by draws of the exact posterior already: there is no order beyond."
 SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
 
 
@@ -480,9 +481,13 @@ class Posterior:
         posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. In place of
         names a function of named moments may be given, as to `of`: E φ = f(m) of one or several φ. It
         costs two curvatures of all rows a quantity. A mean that moves by more than half an sd, or a
-        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer.
+        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer. A
+        posterior that was integrated is exact already, and answers with its own numbers.
         """
         check_probability("prob", prob)
+        if self.weighted is not None and self._second_order is None and not callable(names):
+            columns = ["mean", "sd", "lower", "upper"]
+            return noted(self.summary(prob).loc[self._choose(names), columns], INTEGRATED)
         second_order = self._corrected()
         if callable(names):
             f = names

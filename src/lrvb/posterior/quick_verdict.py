@@ -27,6 +27,7 @@ FREE = (
     5e5  # of them, in up to 50 coordinates, take about a second, as an automatic certificate does
 )
 STEPS = 20  # curvatures of a fit from a far start
+FAR_SHIFT, FAR_CHANGE = 0.15, 0.2  # of any quantity, from which none is sure
 SHIFT, RATIO = 0.08, np.log(1.08)  # of an sd: somewhat less than a certificate allows
 
 
@@ -73,8 +74,9 @@ def judge_sizes(shift: np.ndarray, ratio: np.ndarray, modes: Modes) -> list[tupl
     if modes.share >= MODE:
         return [another_mode(modes.share)] * len(shift)
     large = (np.abs(shift) > LARGE_SHIFT) | ~(np.abs(ratio - 1) <= LARGE_CHANGE)
+    near = large | (np.abs(shift) > FAR_SHIFT) | (np.abs(ratio - 1) > FAR_CHANGE)
     return [
-        _verdict(float(s), float(r), bool(own), bool(large.any()))
+        _verdict(float(s), float(r), bool(own), bool(near.any()))
         for s, r, own in zip(shift, ratio, large, strict=True)
     ]
 
@@ -87,7 +89,7 @@ def _verdict(shift: float, ratio: float, large: bool, somewhere: bool) -> tuple[
     if abs(shift) > SHIFT or abs(np.log(ratio)) > 2 * RATIO:
         return DOUBTFUL, f"Linear response is off: {by}; see posterior.refined() and certify()."
     if somewhere:
-        return DOUBTFUL, f"Other quantities are too far off for this to be sure: {by}."
+        return DOUBTFUL, f"Other quantities are too far off for this one to be sure: {by}."
     return TRUST, f"Without draws: {by}, and {STARTS} far starts found no other mode."
 
 

@@ -11,8 +11,12 @@ NOT_CHECKED = "not checked"
 
 SHIFT = 0.1  # of a mean, in sds, that is no disagreement
 RATIO = np.log(1.1)  # of sds
+WRONG_SHIFT, WRONG_RATIO = (
+    0.2,
+    np.log(1.15),
+)  # an error that must not be trusted: two errors below it
 LARGE_SHIFT, LARGE_RATIO = 0.5, np.log(1.5)  # a disagreement that needs no exact referee
-K_HAT = 0.7  # above, importance weights have no reliable average
+K_HAT = 0.6  # from here averages of a thousand weights are not reliable: 0.7 let an sd of 0.84 pass
 LOW_K_HAT = 0.5  # below, weights have a finite variance and their errors are what they say
 ALLOWED = 0.02  # of a Monte Carlo error that may excuse a disagreement
 K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half for an exponential tail
@@ -136,6 +140,17 @@ def _verdict(
     allowed = ALLOWED if draws.method == "hmc" or draws.k_hat < LOW_K_HAT else 0.0
     close = abs(shift) <= SHIFT + min(error, 1.5 * allowed)
     agrees = close and abs(log_ratio) <= RATIO + min(sd_error, allowed)
+    if agrees and draws.method == "importance" and not draws.k_hat < LOW_K_HAT:
+        return DOUBTFUL, (
+            f"k-hat is {draws.k_hat:.2f}, too near {K_HAT:g} to confirm anything, though as far as seen "
+            f"{difference}."
+        )
+    sure = abs(shift) + 2 * error <= WRONG_SHIFT and abs(log_ratio) + 2 * sd_error <= WRONG_RATIO
+    if agrees and not sure:
+        return DOUBTFUL, (
+            f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to confirm "
+            f"it, though as far as seen {difference}. Ask for more draws."
+        )
     if agrees:
         return TRUST, f"Confirmed: {difference}."
     return REPAIRED, f"Linear response was off: {difference}; the certified numbers are shown."

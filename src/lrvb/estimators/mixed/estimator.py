@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from ...errors import InvalidModel
 from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
+from ...posterior.certification import Checked
 from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability
@@ -38,7 +40,7 @@ from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
-from .fit.joint_response import JointResponse, join
+from .fit.joint_response import JointResponse, join, refine_precisions
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
@@ -177,6 +179,8 @@ class MixedModel:
                 local_variables=local_variables,
                 observed={design.formula.response: design.y},
                 response=joint.precisions,
+                second_order=functools.partial(refine_precisions, joint),
+                checked=Checked(reason=why or "a variational fit is not checked"),
             )
 
         estimate = replace(joint.estimate, labels=tuple(_labels(design, joint)))

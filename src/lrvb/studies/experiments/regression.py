@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ...posterior.certificate import Certificate
 from ...posterior.posterior import Posterior, infer
 from ...statement.model import Model
 from ..reference import ExactPosterior
@@ -93,13 +95,16 @@ def run(study: Study, task: str, settings: Settings, seed: int) -> Tables:
         exact = clock.measure(f"exact, {truth}", study.exact, **known)
         for name, build in study.models.items():
             model, what = build(**priors["fit"]), f"{name}, {truth}"
-            posterior = clock.measure(f"fit, {what}", infer, model, data.columns)
-            second = None
+            posterior = clock.measure(
+                f"fit, {what}", partial(infer, model, data.columns, certify=False)
+            )
+            second = certificate = None
             if name in study.refinable:
                 second = clock.measure(f"second order, {what}", posterior.refined, exact.names)
+                certificate = clock.measure(f"certificate, {what}", posterior.certify)
             label = {"data set": number, "model": name, "truth": truth}
             local = posterior.local("z")
-            rows = _globals(posterior, second, exact).assign(**drawn)
+            rows = _globals(posterior, second, certificate, exact).assign(**drawn)
             parts["globals"].append(_labelled(label, rows))
             parts["locals"].append(_labelled(label, _locals(local, exact, data.kept)))
             parts["local_errors"].append(_labelled(label, _local_errors(local, exact)))
@@ -128,11 +133,15 @@ class _Clock:
 
 
 def _globals(
-    posterior: Posterior, second: pd.DataFrame | None, exact: ExactPosterior
+    posterior: Posterior,
+    second: pd.DataFrame | None,
+    certificate: Certificate | None,
+    exact: ExactPosterior,
 ) -> pd.DataFrame:
     """Means and sds of the global quantities by each method, beside the exact ones."""
     names = exact.names
     missing = pd.Series(np.nan, names)
+    certified = None if certificate is None else certificate.summary().loc[names]
     return pd.DataFrame(
         {
             "quantity": names,
@@ -141,6 +150,10 @@ def _globals(
             "mfvb_sd": posterior.sd(names, method="mfvb"),
             "second_mean": missing if second is None else second["mean"],
             "second_sd": missing if second is None else second["sd"],
+            "certified_mean": missing if certified is None else certified["mean"],
+            "certified_sd": missing if certified is None else certified["sd"],
+            "verdict": "" if certified is None else certified["verdict"],
+            "k_hat": np.nan if certificate is None else certificate.k_hat,
             "true_mean": exact.mean,
             "true_sd": exact.sd,
             "skewness": exact.skewness,

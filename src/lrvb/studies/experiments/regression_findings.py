@@ -11,7 +11,12 @@ import pandas as pd
 
 from .base import Findings, Tables, Verdict
 
-COLUMNS = {"LRVB": "sd", "MFVB": "mfvb_sd", "second order": "second_sd"}
+COLUMNS = {
+    "LRVB": "sd",
+    "MFVB": "mfvb_sd",
+    "second order": "second_sd",
+    "certified": "certified_sd",
+}
 GREEK = {"beta": "β", "tau": "τ", "log(tau)": "log τ", "nu": "ν", "log(nu)": "log ν", "z": "z"}
 GREEK |= {"beta[0]": "β₁", "beta[1]": "β₂"}
 FACTOR = 2.0  # a failure is an artefact of the priors if they make more than half of its error
@@ -63,12 +68,14 @@ def error(tables: Tables, method: str, quantity: str, model: str, truth: str) ->
         stem = method.lower()
         return Error(float(table[f"{stem}_median"].median()), float(table[f"{stem}_worst"].max()))
     table = _rows(tables["globals"], quantity, model, truth)
+    if COLUMNS[method] not in table:  # tables of a run that made no certificates
+        return Error(np.nan, np.nan)
     errors = np.abs(np.log(table[COLUMNS[method]] / table["true_sd"]))
     return Error(float(errors.median()), float(errors.max()))
 
 
 def numbers(tables: Tables, comparison: Comparison) -> pd.DataFrame:
-    """A row for each published number, then one column for each comparison, and the second order."""
+    """A row for each published number, a column for each comparison, second order and certificate."""
     rows, labels = [], []
     for method, quantity, *published in comparison.published:
         for statistic, value in zip(Error._fields, published, strict=True):
@@ -78,12 +85,13 @@ def numbers(tables: Tables, comparison: Comparison) -> pd.DataFrame:
             for title, (model, truth) in comparison.columns.items():
                 row[title] = getattr(error(tables, method, quantity, model, truth), statistic)
             if method == "LRVB":
-                found = error(tables, "second order", quantity, comparison.judged, "matched")
-                row["second order, matched"] = getattr(found, statistic)
+                for beyond in ("second order", "certified"):
+                    found = error(tables, beyond, quantity, comparison.judged, "matched")
+                    row[f"{beyond}, matched"] = getattr(found, statistic)
             rows.append(row)
             labels.append(f"{method} {GREEK[quantity]}, {statistic}")
     table = pd.DataFrame(rows, pd.Index(labels, name="|log(sd ÷ true sd)|"))
-    return table.round(4)
+    return table.dropna(axis=1, how="all").round(4)
 
 
 def judge(tables: Tables, comparison: Comparison, explanation: str) -> Findings:
@@ -132,6 +140,7 @@ def judge(tables: Tables, comparison: Comparison, explanation: str) -> Findings:
         f"our numbers are {ratios.median():.2f} of the published ones in the median, from "
         f"{ratios.iloc[0]:.2f} ({ratios.index[0]}) to {ratios.iloc[-1]:.2f} ({ratios.index[-1]})."
     )
+    values += certified(tables, comparison)
     if verdict == "corrected":
         reason = (
             f"Of the published failure for {name}, {1 - matched / as_published:.0%} comes from its "
@@ -145,6 +154,23 @@ def judge(tables: Tables, comparison: Comparison, explanation: str) -> Findings:
     else:
         reason = f"The study's priors do not explain the published failure for {name}. {values}"
     return Findings(verdict, reason, table, checks)
+
+
+def certified(tables: Tables, comparison: Comparison) -> str:
+    """A word on the certificates: k̂, verdicts, and how near the certified sds are."""
+    table, (name, statistic) = tables["globals"], (comparison.doubted, comparison.statistic)
+    if "k_hat" not in table:
+        return ""
+    rows = table[(table["model"] == comparison.judged) & (table["truth"] == "matched")]
+    k_hat = rows.groupby("data set")["k_hat"].first()
+    words = rows["verdict"].value_counts()
+    shares = ", ".join(f"{share:.0%} {word}" for word, share in (words / len(rows)).items())
+    found = getattr(error(tables, "certified", name, comparison.judged, "matched"), statistic)
+    return (
+        f" Certified by draws of the exact density it is {found:.4f}; the draws' k-hat is "
+        f"{k_hat.median():.2f} in the median and {k_hat.max():.2f} at most (below 0.7 averages can be "
+        f"believed), and the verdicts are {shares}."
+    )
 
 
 def _rows(table: pd.DataFrame, quantity: str, model: str, truth: str) -> pd.DataFrame:

@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 
 from ...report.figure_files import LINE, LRVB, MFVB, bare, diagonal, pretty, save
 
-SECOND = "#3aa655"
+SECOND, CERTIFIED = "#3aa655", "#222222"
+LANES = (-0.3, -0.1, 0.1, 0.3)  # of the methods around a quantity's line
 SPAN = 3.0  # where values differ by less than this factor, a linear scale is easier to read
 Tables = Mapping[str, pd.DataFrame]
 
@@ -32,11 +33,13 @@ class Series(NamedTuple):
 MEANS = (
     Series("mean", LRVB, "mean field and linear response (their means are the same)"),
     Series("second_mean", SECOND, "second order", 0.3),
+    Series("certified_mean", CERTIFIED, "certified", 0.2),
 )
 SDS = (
     Series("mfvb_sd", MFVB, "mean field (MFVB)"),
     Series("sd", LRVB, "linear response (LRVB)"),
     Series("second_sd", SECOND, "second order", 0.3),
+    Series("certified_sd", CERTIFIED, "certified", 0.2),
 )
 
 
@@ -65,7 +68,7 @@ def draw_means(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) 
             text = f"median bias {bias.median():.3f} sd, worst {bias.max():.2f}"
             _note(axis, line, text, series.color)
         axis.set_title(panel.title, fontsize=11)
-    return _finish(figure, axes, 3, "mean", MEANS, path)
+    return _finish(figure, axes, 3, "mean", _present(MEANS, tables["globals"]), path)
 
 
 def draw_sds(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) -> Path:
@@ -75,7 +78,7 @@ def draw_sds(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) ->
         rows = _rows(tables["globals"], panel, truth)
         _scatter(axis, rows, "true_sd", _present(SDS, rows), logarithmic=True)
         axis.set_title(panel.title, fontsize=11)
-    return _finish(figure, axes, 3, "sd", SDS, path)
+    return _finish(figure, axes, 3, "sd", _present(SDS, tables["globals"]), path)
 
 
 def draw_locals(
@@ -113,13 +116,13 @@ def draw_ratios(
         axis.axvline(1.0, color=LINE, linewidth=1, zorder=0)
         for y, quantity in enumerate(quantities):
             rows = _rows(tables["globals"], Panel(model, quantity), truth)
-            for lane, series in zip((-0.27, 0.0, 0.27), SDS, strict=True):
-                ratio = rows[series.column] / rows["true_sd"]
-                if ratio.isna().all():
+            for lane, series in zip(LANES, SDS, strict=True):
+                if series not in _present(SDS, rows):
                     continue
-                jitter = rng.uniform(-0.08, 0.08, len(ratio))
+                ratio = rows[series.column] / rows["true_sd"]
+                jitter = rng.uniform(-0.06, 0.06, len(ratio))
                 axis.scatter(ratio, y + lane + jitter, s=9, color=series.color, alpha=0.5, lw=0)
-                ends = [y + lane - 0.13, y + lane + 0.13]
+                ends = [y + lane - 0.1, y + lane + 0.1]
                 axis.plot([ratio.median()] * 2, ends, color="black", linewidth=1.4)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("posterior sd ÷ exact sd")
@@ -128,7 +131,7 @@ def draw_ratios(
     _plain_ticks(axes[0], "x", *axes[0].get_xlim())
     axes[0].set_yticks(range(len(quantities)), [pretty(name) for name in quantities], fontsize=11)
     axes[0].invert_yaxis()
-    _legend(figure, SDS)
+    _legend(figure, _present(SDS, tables["globals"]))
     return save(figure, path)
 
 
@@ -160,7 +163,7 @@ def _rows(table: pd.DataFrame, panel: Panel, truth: str) -> pd.DataFrame:
 
 def _present(series: Sequence[Series], rows: pd.DataFrame) -> list[Series]:
     """The methods that have values here."""
-    return [one for one in series if rows[one.column].notna().any()]
+    return [one for one in series if one.column in rows and rows[one.column].notna().any()]
 
 
 def _positive(quantity: str) -> bool:

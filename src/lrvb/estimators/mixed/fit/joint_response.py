@@ -6,7 +6,7 @@ Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -15,6 +15,8 @@ from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
 from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
+from ....engine.second_order import Refined, refine
+from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
 from ....posterior.estimate import Estimate, estimate_of
@@ -59,6 +61,24 @@ def join(
             ),
         )
     return JointResponse(estimate, precisions, coefficients, average is not None)
+
+
+def refine_precisions(joint: JointResponse, asked: Any) -> Refined:
+    """Second-order means and variances of the precisions' statistics, dᵀ(β, precisions, derived)."""
+    if callable(asked):
+        raise InvalidModel(
+            "The second order of a mixed model is known of its precisions by name, not of functions."
+        )
+    size = len(joint.precisions.m)
+    start = len(joint.estimate.m) - size
+    own = asked[:, start : start + size]
+    if np.count_nonzero(asked) != np.count_nonzero(own):
+        labels = [name for name in joint.precisions.alpha.names() if name is not None]
+        raise InvalidModel(
+            "The second order of a mixed model is known of its precisions alone: ask for their names, "
+            f'such as {labels[:2]}; factorization="blocked" has everything exactly.'
+        )
+    return refine(joint.precisions, own)
 
 
 def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:

@@ -1,0 +1,125 @@
+"""Seconds of certificates beside NUTS and Gibbs for the same Monte Carlo error, in one run.
+
+    python benchmarks/certificate_speed.py [normal-poisson] [mixture] [second-order]
+
+Seconds are of the processor, warm. A sampler's are what its slowest quantity would need for as many
+effective draws as the certificate has, from a short chain whose compilation and warm-up do not count.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import lrvb
+from lrvb.engine.response import Response
+from lrvb.engine.second_order import SecondOrder, linear
+from lrvb.models import NormalPoisson
+from lrvb.posterior.certificate import Certificate
+from lrvb.studies.experiments import matched
+from lrvb.studies.reference import mixture_gibbs, simulate
+
+
+def seconds(action: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
+    """Processor seconds, best of some after one that compiles, and the result."""
+    action()
+    best, result = np.inf, None
+    for _ in range(times):
+        begun = time.process_time()
+        result = action()
+        best = min(best, time.process_time() - begun)
+    return best, result
+
+
+def report(what: str, took: float, found: Certificate, other: str, each: float) -> None:
+    """One line: the certificate, and the sampler for as many effective draws."""
+    print(
+        f"{what}: {took:.2f} s for {len(found.weights)} draws, {found.ess:.0f} effective, k-hat "
+        f"{found.k_hat:.2f}; {other} for as many: {each * found.ess:.1f} s",
+        flush=True,
+    )
+
+
+def counts() -> dict[str, np.ndarray]:
+    """500 rows of counts."""
+    data = simulate.normal_poisson(np.random.default_rng(0), n=500, beta=1.0, sd=0.6)
+    return {"x": data["x"], "y": data["y"]}
+
+
+def mixture(n: int = 100_000) -> tuple[np.ndarray, np.ndarray]:
+    """Three components in three columns, with their labels."""
+    data = simulate.scaled_mixture(np.random.default_rng(0), n, 3, 3)
+    return data["X"], data["z"]
+
+
+def time_counts() -> None:
+    """Normal–Poisson: importance sampling against NUTS on all 502 variables."""
+    data = counts()
+    posterior = lrvb.infer(NormalPoisson(), data, certify=False)
+    took, found = seconds(lambda: posterior.certify(1024))
+    each = np.nan
+    try:
+        from lrvb.studies.reference import nuts
+
+        spent = []
+        for draws in (500, 4000):  # the difference is that of the draws alone
+            begun = time.process_time()
+            chain = nuts.normal_poisson(**data, seed=0, warmup=300, draws=draws)
+            spent.append(time.process_time() - begun)
+        slowest = chain.ess[["beta", "tau", "log(tau)"]].min()
+        each = (spent[1] - spent[0]) * 4000 / 3500 / slowest
+    except ImportError:
+        print("NUTS needs the extra: pip install lrvb[nuts]")
+    report("normal-Poisson, 500 rows", took, found, "NUTS", each)
+
+
+def time_mixture() -> None:
+    """Three components in three columns: importance sampling against Gibbs."""
+    X, labels = mixture()
+    fitted = matched.fit(X, labels)
+    took, found = seconds(lambda: fitted.posterior_.certify(1024), times=1)
+    begun = time.process_time()
+    draws = mixture_gibbs.sample(np.random.default_rng(0), X, labels, draws=200, burn_in=20)
+    spent = (time.process_time() - begun) * 200 / 220
+    report("mixture, 100,000 rows", took, found, "Gibbs", spent / matched.slowest(draws))
+
+
+def time_second_order() -> None:
+    """The second order in units of one curvature of all rows."""
+    X, labels = mixture()
+    fits = {
+        "normal-Poisson, 500 rows": lrvb.infer(NormalPoisson(), counts(), certify=False),
+        "mixture, 100,000 rows": matched.fit(X, labels).posterior_,
+    }
+    for what, posterior in fits.items():
+        in_curvatures(what, posterior.response)
+
+
+def in_curvatures(what: str, response: Response) -> None:
+    """One line: what all means and one sd cost."""
+    rows = response.fit.bound()
+    assert rows is not None
+    one, _ = seconds(lambda: rows.evaluate(response.m, 2))
+    means, shift = seconds(lambda: SecondOrder(response).shift)
+    d = linear(np.eye(len(response.m))[0])
+    sd, _ = seconds(lambda: SecondOrder(response, None, shift).variance(d))
+    print(
+        f"{what}: all means {means / one:.1f} curvatures, an sd {sd / one:.1f} "
+        f"({one * 1e3:.1f} ms each)",
+        flush=True,
+    )
+
+
+PARTS = {
+    "normal-poisson": time_counts,
+    "mixture": time_mixture,
+    "second-order": time_second_order,
+}
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()

@@ -1,0 +1,50 @@
+"""The second order of a mixed model's precisions, which two factorisations must agree on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import lrvb
+
+NAMES = ["log(precision[1|g])", "log(precision[residual])"]
+
+
+@pytest.fixture(scope="module")
+def data() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    g, x = np.repeat(np.arange(12), 6), rng.normal(size=72)
+    y = 1 + x + 0.8 * rng.normal(size=12)[g] + rng.normal(size=72)
+    return pd.DataFrame({"y": y, "x": x, "g": g})
+
+
+def test_factorisations_agree_one_order_further(data):
+    """What separate factors leave out is known, so that most of what they were apart is gone."""
+    joint, separate = (
+        lrvb.MixedModel("y ~ x + (1|g)", factorization=name).fit(data).posterior_
+        for name in ("variational", "mean_field")
+    )
+    sd = joint.sd(NAMES)
+    apart = ((joint.mean(NAMES) - separate.mean(NAMES)) / sd).abs().max()
+    a, b = joint.refined(NAMES), separate.refined(NAMES)
+    assert ((a["mean"] - b["mean"]) / sd).abs().max() < apart / 5
+    np.testing.assert_allclose(a["sd"], b["sd"], rtol=0.01)
+    with pytest.raises(lrvb.InvalidModel, match="precisions alone"):
+        joint.refined("x")
+
+
+def test_an_integrated_model_is_exact_already(data):
+    """Its numbers are the answer, and the table says why."""
+    posterior = lrvb.MixedModel("y ~ x + (1|g)").fit(data).posterior_
+    table = posterior.refined("x")
+    assert table.loc["x", "mean"] == posterior.mean("x").iloc[0]
+    assert "no order beyond" in table.note
+
+
+def test_counts_have_no_second_order(data):
+    """What a Gaussian factor leaves out of them is not known."""
+    counts = data.assign(y=np.maximum(data["y"].round(), 0))
+    model = lrvb.MixedModel("y ~ x + (1|g)", family="poisson", factorization="variational")
+    with pytest.raises(lrvb.InvalidModel, match="Gaussian response"):
+        model.fit(counts).posterior_.refined("log(precision[1|g])")
