@@ -23,7 +23,7 @@ from .surrogate import CHECKED, NotSmooth, learn, points_needed
 Progress = Callable[[int, int], None]
 
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
-LONG = 4e9  # evaluations that few points may cost, where rows are so many
+LONG = 3e8  # evaluations that few points may cost, where rows are so many
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
