@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .collapsed.partitions import Chunks
     from .collapsed.seam import LocalSum
     from .data.tables import Rows
+    from .engine.checking import Check, check
     from .engine.curvature import Curvature, linearize
     from .engine.fitting import Fit, fit
     from .engine.response import Response, respond
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .posterior.certificate import Certificate
     from .posterior.posterior import Posterior, infer, summarize
     from .posterior.storage import load
+    from .posterior.wide import WidePosterior
     from .statement.model import Model
 
 _MODULES = ("likelihoods", "models", "plot", "prior")
@@ -68,6 +70,7 @@ _HOMES = {
     "BlackBox": ".bridges.log_density",
     "Categorical": ".families",
     "Certificate": ".posterior.certificate",
+    "Check": ".engine.checking",
     "Chunks": ".collapsed.partitions",
     "Curvature": ".engine.curvature",
     "Dirichlet": ".families",
@@ -87,7 +90,9 @@ _HOMES = {
     "Response": ".engine.response",
     "Rows": ".data.tables",
     "Tilted": ".families",
+    "WidePosterior": ".posterior.wide",
     "Wishart": ".families",
+    "check": ".engine.checking",
     "fit": ".engine.fitting",
     "from_log_density": ".bridges.log_density",
     "from_numpyro": ".bridges.numpyro",
@@ -122,6 +127,7 @@ __all__ = [
     "CacheRefused",
     "Categorical",
     "Certificate",
+    "Check",
     "Chunks",
     "CoincidentComponents",
     "Curvature",
@@ -151,8 +157,10 @@ __all__ = [
     "Response",
     "Rows",
     "Tilted",
+    "WidePosterior",
     "Wishart",
     "__version__",
+    "check",
     "fit",
     "from_log_density",
     "from_numpyro",

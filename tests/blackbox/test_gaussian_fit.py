@@ -41,7 +41,7 @@ def test_a_gaussian_is_its_own_answer():
     np.testing.assert_allclose(q.mean, m, atol=1e-3)  # the gradient is below 1e-4
     np.testing.assert_allclose(q.sd, 1 / np.sqrt(np.diag(np.linalg.inv(S))), rtol=1e-3)
     K = mean_field_curvature(kernel, q)
-    np.testing.assert_allclose(coordinate_covariance(q, K), S, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(coordinate_covariance(K, np.diag(q.sd)), S, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(respond_mean_field(q, K, values).Sigma, S, rtol=1e-6, atol=1e-6)
     objective = FullRankObjective(kernel)
     best, K = optimum_with_curvature(kernel, objective, fit_full_rank(objective, q.mean, np.eye(6)))

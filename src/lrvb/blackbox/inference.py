@@ -64,6 +64,7 @@ class Fitted(NamedTuple):
     V: np.ndarray
     mean: np.ndarray
     root: np.ndarray  # of a covariance of x, to whiten with
+    spread: np.ndarray  # a root of linear response's covariance of x
 
     @property
     def converged(self) -> bool:
@@ -180,7 +181,7 @@ def _fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitt
         )
     K = mean_field_curvature(kernel, q)
     require_proper(density, kernel, q.mean, np.linalg.eigh(K[:D, :D])[1].T[:RIDGES] * q.sd)
-    S = coordinate_covariance(q, K)
+    S = coordinate_covariance(K, np.diag(q.sd))
     root = np.diag(q.sd) if S is None else _root(S)
     return _answered(kernel, values, q, K, q.mean, root)
 
@@ -206,11 +207,13 @@ def _answered(
     V = np.cov(finite_values(values, q.mean + q.sd * normal_draws(2048, D, seed=7)).T)
     V = V.reshape(len(values.names), -1)
     if D > FEW:
-        return Fitted(q, None, respond_mean_field(q, K, values), V, q.mean, root)
+        return Fitted(q, None, respond_mean_field(q, K, values), V, q.mean, root, root)
     objective = FullRankObjective(kernel)
     best, K = optimum_with_curvature(kernel, objective, fit_full_rank(objective, mean, root))
     answer = respond_full_rank(best, K, values)
-    return Fitted(q, best, answer, V, best.mean, best.L)
+    S = coordinate_covariance(K, best.L)
+    spread = best.L if S is None else _root(S)
+    return Fitted(q, best, answer, V, best.mean, best.L, spread)
 
 
 def _root(S: np.ndarray) -> np.ndarray:
@@ -229,9 +232,9 @@ def _weights(kernel: Kernel, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _response_draws(fitted: Fitted, seed: int) -> np.ndarray:
-    """Draws of x from the Gaussian that was fitted."""
+    """Draws of x, normal with the fit's mean and linear response's covariance."""
     rng = np.random.default_rng(seed)
-    return fitted.mean + rng.standard_normal((4096, len(fitted.mean))) @ fitted.root.T
+    return fitted.mean + rng.standard_normal((4096, len(fitted.mean))) @ fitted.spread.T
 
 
 def _equal(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -323,7 +326,7 @@ def _posterior(
         estimate,
         fitted.convergence,
         observed=density.observed,
-        origin=f"made from {density.source}",
+        origin="inferred from a log density",
         weighted=drawn,
         absent=absent,
         checked=Checked(certificate, reason="it was asked for with check=False"),

@@ -59,13 +59,13 @@ def mean_field_curvature(kernel: Kernel, q: MeanField) -> np.ndarray:
     return K
 
 
-def coordinate_covariance(q: MeanField, K: np.ndarray) -> np.ndarray | None:
-    """Linear response's covariance of x itself, or None."""
+def coordinate_covariance(K: np.ndarray, scale: np.ndarray) -> np.ndarray | None:
+    """Linear response's covariance of x itself, or None; scale (D, D) is what whitens K: diag s, or L."""
     root = _root(K)
     if root is None:
         return None
-    D = len(q.mean)
-    half = scipy.linalg.solve_triangular(root, np.eye(2 * D)[:, :D], lower=True) * q.sd
+    first = np.eye(len(K))[:, : len(scale)]
+    half = scipy.linalg.solve_triangular(root, first, lower=True) @ scale.T
     return half.T @ half
 
 

@@ -17,6 +17,7 @@ AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
 LONGEST = 40  # leapfrog steps
 JITTER = 0.85  # of the steps of later rounds
+MANY = 8  # draws a dimension from which a covariance is estimated
 FAR = 7.0  # standard errors by which control variates may move a mean: beyond, density has an edge
 
 
@@ -76,7 +77,7 @@ def polish(
         worst = found.r_hat[spread].max(initial=1.0)
         if worst <= AGREE and found.ess[spread].min(initial=np.inf) >= EFFECTIVE:
             break
-        mean, root = found.x.mean(axis=0), _root(found.x)
+        mean, root = found.x.mean(axis=0), _whitened(found.x, root)
         if worst > 1.1:
             path = min(1.3 * path, 6.0)
     return found
@@ -100,8 +101,10 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
     x = x.reshape(-1, D)
     gradient = np.concatenate([c.gradient for c, _ in kept]).reshape(-1, D)
     g = np.concatenate([values for _, values in kept])
-    mean, root = x.mean(axis=0), _root(x)
-    y = np.linalg.solve(root, (x - mean).T).T
+    mean, sd = x.mean(axis=0), x.std(axis=0)
+    full = len(x) >= MANY * D
+    root = _root(x) if full else np.diag(np.where(sd > 0, sd, 1.0))
+    y = np.linalg.solve(root, (x - mean).T).T if full else (x - mean) / np.diag(root)
     controls = control_variates(y, gradient @ root)
     by_chain = (steps, chains, -1)
     averages = (g - g.mean(axis=0)).reshape(by_chain).mean(axis=0)
@@ -122,6 +125,13 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
     return Polished(
         x, g, controls, r_hat(g.reshape(by_chain)), ess, errors[0], errors[1], rounds, sound
     )
+
+
+def _whitened(x: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """A root of the draws' covariance; of few draws in many dimensions their sds alone are taken over."""
+    if len(x) >= MANY * x.shape[1]:
+        return _root(x)
+    return root * (x.std(axis=0) / np.sqrt((root**2).sum(axis=1)))[:, None]
 
 
 def _root(x: np.ndarray) -> np.ndarray:

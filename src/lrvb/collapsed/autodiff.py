@@ -22,6 +22,9 @@ from .chunks import chunk_length, chunks, point_chunks
 from .row_optimum import WIDE, RowOptimum, collapse, factor, response
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 
+#: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
+WIDE_GLOBAL = 3000
+
 
 @dataclass(frozen=True)
 class AutodiffSum:
@@ -30,7 +33,7 @@ class AutodiffSum:
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BoundSum:
         """The sum over this problem's rows."""
         a, d = problem.alpha.size, problem.local.size
-        width = max(a * (d + 2), d * d) + 64
+        width = max(a * (d + 2) if a <= WIDE_GLOBAL else 0, d * d) + 64
         return _ChunkedSum(problem, chunk_length(problem, chunk_size, width))
 
 
@@ -42,7 +45,8 @@ class _ChunkedSum:
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem = self.problem
         program = row_sum_program(problem.structure, order)
-        value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((len(m),) * 2), -1
+        size = len(m) if order == 2 else 0
+        value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((size, size)), -1
         first = 0
         pending = []
         for chunk in self._kept or chunks(problem, self.size):
@@ -63,6 +67,14 @@ class _ChunkedSum:
         for chunk in chunks(self.problem, self.size, asked):
             parts = program(self.problem.traced, m, chunk.columns)
             yield LocalResponse(*(np.asarray(part)[: chunk.n] for part in parts))
+
+    def products(self, m: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """H̃v for several v (k, a), without H̃."""
+        program = product_program(self.problem.structure)
+        total = np.zeros(v.shape)
+        for chunk in self._kept or chunks(self.problem, self.size):
+            total += np.asarray(program(self.problem.traced, m, v, chunk.columns, chunk.weights))
+        return total
 
     def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
         program = density_program(self.problem.structure, gradient)
@@ -141,7 +153,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         first = jnp.where(failed.any(), jnp.argmax(failed), -1)
         value = expected + weights @ q.S
         if order < 2:
-            return value, gradient, jnp.zeros((m.size, m.size)), first
+            return value, gradient, jnp.zeros((0, 0)), first
         H = jax.hessian(total)(m)
         if structure.local.size > WIDE:
 
@@ -163,6 +175,37 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         return value, gradient, H, first
 
     return sums
+
+
+@shared
+def product_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, v (k, a), columns, weights) → Σ_n w_n H̃_n v, (k, a). See: eq:nuisance_lrvb_est."""
+
+    def products(traced: Any, m: Any, v: Any, columns: Any, weights: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def term(m: Any, z: Any, row: Any) -> Any:
+            return structure.local_term(traced, m, z, structure.row(row))
+
+        def total(m: Any, z: Any) -> Any:
+            return weights @ jax.vmap(term, (None, 0, 0))(m, z, columns)
+
+        def follow(z: Any, row: Any, v: Any) -> Any:
+            """How one row's z follows m along v."""
+            own = functools.partial(term, m, row=row)
+            pull = jax.jvp(lambda m: jax.grad(term, 1)(m, z, row), (m,), (v,))[1]
+            local = structure.local.at(structure.row(row))
+            return response(local, own, z, pull[:, None], structure.conjugate)[:, 0]
+
+        def one(v: Any) -> Any:
+            if not structure.local.size:
+                return jax.jvp(lambda m: jax.grad(total)(m, q.z), (m,), (v,))[1]
+            moved = jax.vmap(follow, (0, 0, None))(q.z, columns, v)
+            return jax.jvp(jax.grad(total), (m, q.z), (v, moved))[1]
+
+        return jax.vmap(one)(v)
+
+    return products
 
 
 @shared
@@ -289,3 +332,18 @@ def response_program(structure: Structure) -> Callable[..., Any]:
         return q.z, *jax.vmap(one)(q.z, q.C, columns)
 
     return respond
+
+
+@shared
+def natural_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, columns) → η_z = ∂ℓ/∂m_z and m_z of every row of a chunk at its optimum."""
+
+    def natural(traced: Any, m: Any, columns: Any) -> Any:
+        q = _row_parts(structure, traced, m, columns)
+
+        def one(z: Any, row: Any) -> Any:
+            return jax.grad(lambda z: structure.local_term(traced, m, z, structure.row(row)))(z)
+
+        return jax.vmap(one)(q.z, columns), q.z
+
+    return natural

@@ -143,6 +143,10 @@ class Search:
         self.n_iter += not counted and len(self.trace) > 1
         self._show()
 
+    def move(self, point: Point) -> None:
+        """Take a step that was found elsewhere."""
+        self._move(point)
+
     def _show(self) -> None:
         self.bar.update(1)
         self.bar.set_postfix_str(f"ELBO {self.point.elbo:.6g}", refresh=False)

@@ -9,7 +9,7 @@ import numpy as np
 from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.partitions import PartitionedSum
 from ..collapsed.seam import LocalSum
-from ..errors import NotAMaximum
+from ..errors import InvalidModel, NotAMaximum
 from ..numerics.algebra import gram
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
@@ -45,6 +45,11 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
 
     The fit's last Newton step has assembled both; `local_sum` computes H anew in another way.
     """
+    if fit.wide:
+        raise InvalidModel(
+            f"The model has {len(fit.m)} global coordinates, too many for matrices of them; lrvb.infer "
+            "gives a posterior that solves for the quantities asked for."
+        )
     if local_sum is None and fit.curved is not None:
         require_maximum(fit, fit.curved)
         return Curvature(fit, fit.curved.C, fit.curved.H, fit.curved.K)

@@ -25,6 +25,7 @@ from .convergence import Convergence
 from .flatness import FLAT
 from .newton import Curved, curved
 from .objective import Objective, Point
+from .wide import is_wide, newton_by_products
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Fit:
     chunk_size: int | None = None
     local_sum: LocalSum | None = None
     curved: Curved | None = None
+    wide: bool = False  # too many coordinates for matrices: no curvature is at hand
 
     @property
     def model(self) -> Any:
@@ -132,14 +134,18 @@ def fit(
     objective = Objective(problem, bound)
     search = Search(objective, max_iter, progress)
     try:
-        sampled = _sampled_start(problem, strategy) if init is None else None
+        few = init is None and not is_wide(
+            objective
+        )  # a sample would leave most blocks without rows
+        sampled = _sampled_start(problem, strategy) if few else None
         start = initial(problem.alpha, init) if sampled is None else sampled
         search.begin(start, explicit=init is not None)
         if init is None and sampled is None:
             search.sweep_blocks()
         if sampled is None and optimum_in(init) is None:
             search.ascend()  # from another optimum Newton is the shorter way
-        converged, reason, decrement = search.newton(tol)
+        newton = newton_by_products if is_wide(objective) else Search.newton
+        converged, reason, decrement = newton(search, tol)
     finally:
         search.close()
     result = Fit(
@@ -154,6 +160,7 @@ def fit(
         chunk_size=chunk_size,
         local_sum=strategy if sums else None,
         curved=search.curved,
+        wide=is_wide(objective),
     )
     if not converged:
         _refuse_unbounded(result)

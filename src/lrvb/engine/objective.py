@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +33,7 @@ class Point:
     step: float = np.inf
     state: Any = None
     error: LrvbError | None = None
+    factors: Mapping[str, np.ndarray] | None = None  # the blocks of C, (copies, size, size) each
 
     @property
     def residual(self) -> np.ndarray:
@@ -94,4 +96,4 @@ class Objective:
         alpha = self.problem.alpha
         step = float(np.linalg.norm(alpha.whiten(factors, stationarity(eta, gradient))))
         C = alpha.dense(factors) if order == 2 else np.zeros((0, 0))
-        return Point(eta, m, C, elbo, gradient, curvature, failed, step, reached, error)
+        return Point(eta, m, C, elbo, gradient, curvature, failed, step, reached, error, factors)

@@ -109,9 +109,14 @@ class Integral:
 
 def enough(d: int, levels: int) -> Budget:
     """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
-    if d > 10 or levels <= 6:
-        return Budget(final=4096, limit=16384)
-    return Budget(final=1024 if d <= 6 else 2048, explore=128 if d <= 6 else 256, limit=16384)
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+
+
+def fewer(budget: Budget, d: int) -> Budget:
+    """Half of them to begin with, where a point costs more than its share of the answers."""
+    if d > 6 or budget.final > 2048:
+        return budget
+    return replace(budget, final=budget.final // 2, explore=budget.explore // 2)
 
 
 def affordable(budget: Budget, work: float) -> Budget:
@@ -194,13 +199,13 @@ def integrate_path(
     kinds, p = inside.kinds, inside.p
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
-    wanted = budget or enough(len(kinds), inside.fewest)
+    wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds))
     begin(wanted, inside, len(kinds))
 
-    def settled(theta: np.ndarray, close: float = 1e-3) -> tuple[Mode, np.ndarray | None]:
+    def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
         if not isinstance(inside, Crossed):
-            return climb(inside.log_density, theta, inside.derivatives, longest, close), None
+            return climb(inside.log_density, theta, inside.derivatives, longest), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
         H = np.zeros((len(theta), len(theta)))
@@ -211,8 +216,6 @@ def integrate_path(
     up = mode.x.copy()
     up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
     inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
-    if hessian is None:
-        mode, hessian = settled(mode.x, close=0.03)
     few = hessian is None and _is_long(wanted, inside.work)
     path = Path(inside, mode, hessian, straight=few)
     if few:

@@ -115,11 +115,16 @@ def no_controls(n: int) -> ControlVariates:
 def control_variates(y: np.ndarray, gradient: np.ndarray) -> ControlVariates:
     """From draws y (n, d) in whitened coordinates and ∇log p there (n, d).
 
-    ∇log p and y_i ∂_j log p + y_j ∂_i log p + 2δ_ij have mean zero; where the draws are too few for all
-    pairs, i = j alone. Exact for quadratic functions of a normal: its gradient is −y.
+    ∇log p and y_i ∂_j log p + y_j ∂_i log p + 2δ_ij have mean zero; where the draws are fewer than four a
+    function, those of i = j alone, or ∇log p, or none. Exact for quadratic functions of a normal: its
+    gradient is −y.
     """
     n, d = y.shape
+    if 4 * d >= n:
+        return no_controls(n)
     i, j = np.tril_indices(d) if 4 * (d + d * (d + 1) // 2) < n else (np.arange(d), np.arange(d))
+    if 8 * d >= n:
+        i = j = i[:0]
     second = y[:, i] * gradient[:, j] + y[:, j] * gradient[:, i] + 2.0 * (i == j)
     X = np.hstack([np.ones((n, 1)), gradient, second])
     X = X / np.sqrt((X**2).mean(axis=0))

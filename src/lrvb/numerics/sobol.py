@@ -68,6 +68,21 @@ def sobol(n: int, d: int, seed: int | np.random.Generator) -> np.ndarray:
     return np.column_stack([points, *further]) if further else points
 
 
+@functools.cache
+def normal_points(n: int, d: int) -> np.ndarray:
+    """n fixed standard normal points (n, d) in antithetic pairs, n even, with exact second moments.
+
+    Means of odd functions are then exact, and of quadratics too; beyond n/2 dimensions only of squares.
+    """
+    from scipy.special import ndtri
+
+    half = ndtri(sobol(n // 2, d, 0))
+    if d <= n // 4:
+        half = np.linalg.solve(np.linalg.cholesky(half.T @ half / (n // 2)), half.T).T
+    half = half / np.sqrt(np.mean(half**2, axis=0))
+    return np.concatenate([half, -half])
+
+
 def _gray(V: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
     """Points in Gray-code order from direction numbers V (d, 32), shifted, off both ends of (0, 1)."""
     index = np.arange(n, dtype=np.uint64)

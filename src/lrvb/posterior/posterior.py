@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,13 +28,15 @@ from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals, normal_ends, support_ends
 from .leave_one_out import loo_table
-from .locals import LocalVariables, NoLocals, rows_of
+from .locals import LocalVariables, NoLocals, row_positions, rows_of
 from .noted import noted
+from .predictive import predictive, row_functions
 from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
 from .what_if import Fragility, fragile, grouped, influence_table, prior_table, robust_sds
+from .wide import WidePosterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -240,6 +242,11 @@ class Posterior:
         modes. `budget` is the most seconds in which another round is begun. Afterwards `certificate`
         is set and `summary` has its verdicts.
         """
+        if self._certifier is None and self.certificate is not None and self.certificate.polish:
+            raise InvalidModel(
+                "This posterior was checked when it was made; for other draws call infer again with "
+                "another seed."
+            )
         if self._certifier is None:
             self._require_engine("density to check it against")
             raise InvalidModel(
@@ -361,24 +368,82 @@ class Posterior:
         return chosen
 
     def of(
-        self, f: Callable[[Any], Any], g: Callable[[Any], Any] | None = None, method: str = "lrvb"
+        self,
+        f: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]],
+        g: Callable[[Any], Any] | None = None,
+        method: str = "lrvb",
+        *,
+        prob: float = 0.94,
     ) -> Any:
-        """Covariance of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`."""
-        return self.estimate.of(f, g, method)
+        """Covariance of quantities with E_q[φ] = f(m) and E_q[γ] = g(m); see `Response.of`.
+
+        With names, `{"ratio": lambda m: ...}`, it is a table of numbers: `mean, sd, mfvb_sd, lower, upper`.
+        """
+        if not isinstance(f, Mapping):
+            return self.estimate.of(f, g, method)
+        check_probability("prob", prob)
+        if g is not None or method != "lrvb" or not f:
+            raise InvalidModel(
+                "With names, of takes functions alone: of({'name': f}); ask for a covariance with of(f, g)."
+            )
+        return self._table_of(f, prob)
+
+    @in_double
+    def _table_of(self, functions: Mapping[str, Callable[[Any], Any]], prob: float) -> pd.DataFrame:
+        means, sds, alone = [], [], []
+        for name, f in functions.items():
+            variance = self.estimate.of(f)
+            if np.ndim(variance):
+                raise InvalidModel(f"The function '{name}' gives an array; give one number a name.")
+            means.append(float(self.estimate.flat(f)(self.estimate.m)[0]))
+            sds.append(np.sqrt(variance))
+            alone.append(np.sqrt(self.estimate.of(f, method="mfvb")))
+        ends = normal_ends(np.array(means), np.array(sds), prob)
+        return table(list(functions), mean=means, sd=sds, mfvb_sd=alone, ends=ends)
 
     # ---- local variables ------------------------------------------------------------------
 
     @in_double
-    def local(self, name: str, rows: Any = None) -> xr.Dataset:
+    def local(self, name: str | Callable[[Any, Any, Any], Any], rows: Any = None) -> xr.Dataset:
         """A local block over rows: `mean`, `sd`, `mfvb_sd`, and `cov` with each global quantity.
+
+        In place of a name, a function f(m, z, row) of the moments of a row, an expectation as in `of`:
+        `mean`, `sd` and `mfvb_sd` of it.
 
         `rows` are positions (a sequence of integers or a slice); all rows by default, in chunks.
         Cov(z, α) = RΣ̂ and Cov(z) = Σ̂_z|α + RΣ̂Rᵀ. See: eq:nuisance_lrvb_est
         """
+        if callable(name):
+            return self._row_functions(name, rows)
         if not isinstance(name, str):
             known = ", ".join(self.local_variables.names) or "none"
             raise InvalidModel(f"The local quantity {name!r} must be text; there are: {known}.")
         return self.local_variables.dataset(name, rows)
+
+    def _row_functions(self, f: Callable[[Any, Any, Any], Any], rows: Any) -> xr.Dataset:
+        import xarray as xr
+
+        response = self.response
+        values = row_functions(response, f, rows)
+        held = response.fit.problem.rows
+        assert held is not None
+        labels = np.arange(held.n) if held.labels is None else np.asarray(held.labels)
+        positions = row_positions(rows, held.n)
+        inside = tuple(f"dim_{i}" for i in range(values.ndim - 2))
+        parts = dict(zip(("mean", "sd", "mfvb_sd"), values, strict=True))
+        return xr.Dataset(
+            {k: ((held.dim, *inside), v) for k, v in parts.items()},
+            coords={held.dim: labels if positions is None else labels[positions]},
+        )
+
+    @in_double
+    def predictive(self, n: int = 100, seed: Any = 0, rows: Any = None) -> np.ndarray:
+        """n draws of the rows' data, (n, rows, …), from a model that states how a row is drawn.
+
+        The model's `sample_row(self, t, z, row, rng)` gets raw variables, as `log_row` does: t from
+        `draws`, and z given t.
+        """
+        return predictive(self.response, self.draws(n, seed), np.random.default_rng(seed), rows)
 
     # ---- draws, files ---------------------------------------------------------------------
 
@@ -579,6 +644,9 @@ def infer(
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
     True, False, or "auto": check the answer against the exact posterior where the rows are few enough
     for that to take about a second, and otherwise by the size of the second order.
+
+    Beyond 3000 global coordinates no matrix of all of them is formed, and the result is a
+    `WidePosterior`, which solves for the sds and covariances that are asked for.
     """
     check_certify(certify)
     optimum = fit(
@@ -590,6 +658,8 @@ def infer(
         progress=progress,
         chunk_size=chunk_size,
     )
+    if optimum.wide:
+        return cast(Posterior, WidePosterior(optimum))
     posterior = summarize(respond(linearize(optimum)))
     posterior.settle(certify, progress=progress)
     return posterior

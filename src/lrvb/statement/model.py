@@ -23,6 +23,9 @@ class Model:
     `global_blocks` and `local_blocks` map names to families; either may instead be a method
     `(self, rows)` when sizes depend on the data. Numbers and arrays stored on the model are traced
     by JAX, so that models which differ only in them share one compilation.
+
+    Instead of an expectation, log p itself may be stated: `log_prior(self, t)` for `global_term`, and
+    `log_row(self, t, z, row)` for `local_term`.
     """
 
     global_blocks: Any = {}
@@ -44,9 +47,25 @@ class Model:
         """E_q of one row's log density, from moments only."""
         return 0.0
 
+    #: log p of everything that is not per row, `(self, t)`, and of one row, `(self, t, z, row)`, in the
+    #: raw variables (`t.beta`, `z.u`): in place of the terms above, whose expectations are then derived.
+    log_prior: Any = None
+    log_row: Any = None
+
     def prepare(self, data: Mapping[str, Any]) -> Mapping[str, Any] | Rows:
         """The rows of the model's plate from the user's columns; by default they are the rows."""
         return data
+
+
+def overrides(model: Model, method: str) -> bool:
+    """Whether a model states this method itself."""
+    return method in vars(model) or getattr(type(model), method) is not getattr(Model, method)
+
+
+def derived(model: Model, term: str) -> bool:
+    """Whether a term is to be derived from log p: where that is stated, and the term is not."""
+    stated = {"global_term": "log_prior", "local_term": "log_row"}[term]
+    return getattr(model, stated) is not None and not overrides(model, term)
 
 
 def mean_fields(model: Model, rows: Rows | None) -> tuple[MeanField, MeanField]:
@@ -116,4 +135,4 @@ def join(model: Model, traced: Mapping[str, Any]) -> Model:
     return joined
 
 
-__all__ = ["Family", "Model", "asked", "join", "mean_fields", "split"]
+__all__ = ["Family", "Model", "asked", "derived", "join", "mean_fields", "overrides", "split"]

@@ -17,14 +17,16 @@ from ..data.tables import Rows, as_columns, length, missing_column, numeric, req
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.lazy import jnp
+from .expectation import planned
 from .indices import check_indices
 from .meanfield import MeanField
-from .model import Model, asked, mean_fields, split
+from .model import Model, asked, derived, mean_fields, overrides, split
 from .programs import global_program
 from .structure import Structure
 from .tracing import (
     NeedsValue,
     Traced,
+    attempt,
     columns_read,
     is_conjugate,
     layout,
@@ -72,7 +74,8 @@ def state_problem(model: Model, data: Any) -> Problem:
         raise InvalidModel(f"{model.__name__} is a class; pass an instance, {model.__name__}().")
     if not isinstance(model, Model):
         raise InvalidModel(f"The model is a {type(model).__name__}; subclass lrvb.Model.")
-    name, has_local_term = type(model).__name__, _overrides(model, "local_term")
+    name = type(model).__name__
+    has_local_term = overrides(model, "local_term") or model.log_row is not None
     if data is None and (has_local_term or model.columns):
         raise InvalidData(
             f"{name} has terms for rows, but the data are None; give a mapping of columns"
@@ -87,7 +90,8 @@ def state_problem(model: Model, data: Any) -> Problem:
         _, numbers = split(model, trace=trace)
         specs = {k: spec(v) for k, v in numbers.items()}
         try:
-            structure, checked = _traced(Structure(None, model, alpha, local, specs), rows)
+            stated = Structure(None, model, alpha, local, specs)
+            structure, checked = _traced(stated, numbers, rows)
             break
         except NeedsValue as error:
             # The terms use a number of the model concretely: fix it instead of tracing it.
@@ -101,10 +105,6 @@ def state_problem(model: Model, data: Any) -> Problem:
     if checked is not None and columns is not None:
         columns = {k: v for k, v in columns.items() if k in checked.columns or model.columns}
     return Problem(model, structure, numbers, checked, columns)
-
-
-def _overrides(model: Model, method: str) -> bool:
-    return method in vars(model) or getattr(type(model), method) is not getattr(Model, method)
 
 
 def _rows(model: Model, data: Any) -> tuple[Rows | None, dict[str, Any] | None]:
@@ -137,17 +137,20 @@ class _Columns(dict[str, Any]):
         raise InvalidData(missing_column(name, self), column=name)
 
 
-def _traced(structure: Structure, rows: Rows | None) -> tuple[Structure, Rows | None]:
+def _traced(
+    structure: Structure, numbers: Mapping[str, np.ndarray], rows: Rows | None
+) -> tuple[Structure, Rows | None]:
     """The structure with its key, and the rows with the columns that its terms read, checked."""
     own = own_attributes(structure)
     if rows is None:
-        return _analysed(structure, own), None
+        return _analysed(_with_plans(structure, numbers, None), own), None
     table = _NumericColumns(rows)
     hint = (own or type(structure.model), layout(structure), _signature(rows))
     used = _READ.get(hint)
     if used is not None:
         with contextlib.suppress(LrvbError, NeedsValue):
             found = structure.named(table.specs(used))
+            found = _with_plans(found, numbers, table.checked(used))
             traced = None if own is not None else trace_terms(found)
             if traced is None or traced.used == used:
                 return _analysed(found, own, traced), table.checked(used)
@@ -155,7 +158,33 @@ def _traced(structure: Structure, rows: Rows | None) -> tuple[Structure, Rows | 
     if len(_READ) >= 256:
         _READ.clear()
     _READ[hint] = used
-    return _analysed(structure.named(table.specs(used)), own), table.checked(used)
+    found, checked = structure.named(table.specs(used)), table.checked(used)
+    return _analysed(_with_plans(found, numbers, checked), own), checked
+
+
+def _with_plans(
+    structure: Structure, numbers: Mapping[str, np.ndarray], rows: Rows | None
+) -> Structure:
+    """The structure with the rules by which the expectations of its log p are taken."""
+    model, plans, values = structure.model, {}, dict(numbers)
+    name, blocks = type(model).__name__, structure.alpha.blocks
+    if derived(model, "global_term"):
+        plans["log_prior"] = attempt(
+            structure,
+            "log_prior",
+            lambda: planned(structure.log_prior, blocks, [values], f"log_prior of {name}"),
+        )
+    if derived(model, "local_term") and rows is not None:
+        places = sorted({0, rows.n // 3, rows.n // 2, rows.n - 1})
+        rests = [(values, {k: np.asarray(c[i]) for k, c in rows.columns.items()}) for i in places]
+        plans["log_row"] = attempt(
+            structure,
+            "log_row",
+            lambda: planned(
+                structure.log_row, blocks | structure.local.blocks, rests, f"log_row of {name}"
+            ),
+        )
+    return replace(structure, plans=plans)
 
 
 #: The columns that a model has read before, from which the next tracing starts.

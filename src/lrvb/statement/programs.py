@@ -55,8 +55,19 @@ def global_program(structure: Structure, order: int) -> Callable[..., Any]:
         q = structure.alpha.evaluate(eta)
         term = functools.partial(structure.global_term, numbers)
         value, gradient = jax.value_and_grad(term)(q.m)
-        H = jax.hessian(term)(q.m) if order == 2 else jnp.zeros((q.m.size, q.m.size))
+        H = jax.hessian(term)(q.m) if order == 2 else jnp.zeros((0, 0))
         return q, value, gradient, H
+
+    return at
+
+
+@shared
+def global_product_program(structure: Structure) -> Callable[..., Any]:
+    """(numbers, m, v (k, a)) → Hv of the global term, (k, a)."""
+
+    def at(numbers: Any, m: Any, v: Any) -> Any:
+        gradient = jax.grad(functools.partial(structure.global_term, numbers))
+        return jax.vmap(lambda one: jax.jvp(gradient, (m,), (one,))[1])(v)
 
     return at
 

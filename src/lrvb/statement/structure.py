@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..data.tables import Row
 from ..errors import InvalidModel
 from ..numerics.lazy import jax, jnp
-from ..numerics.program import Program
+from .expectation import Plan, Raw, Values, expected
 from .meanfield import MeanField
-from .model import Model, join
+from .model import Model, derived, join
 
 Specs = Mapping[str, "jax.ShapeDtypeStruct"]
 
@@ -27,22 +27,64 @@ class Structure:
     numbers: Specs = field(compare=False, default_factory=dict)
     columns: Specs = field(compare=False, default_factory=dict)
     conjugate: bool = field(compare=False, default=True)
-    programs: dict[Any, Program] = field(compare=False, repr=False, default_factory=dict)
+    plans: Mapping[str, Plan] = field(compare=False, default_factory=dict)
+    programs: dict[Any, Any] = field(compare=False, repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"programs": {}}  # they are made where they are used
 
+    def log_prior(self, rest: Any) -> Raw:
+        """log p of what is not per row as a function of raw variables; `rest` are the numbers."""
+        model = join(self.model, rest)
+        return lambda values: _scalar(model.log_prior(Values(values)), "log_prior")
+
+    def log_row(self, rest: Any) -> Raw:
+        """log p of one row as a function of raw variables; `rest` are the numbers and the row."""
+        model, row = join(self.model, rest[0]), rest[1]
+        row = row if isinstance(row, Row) else self.row(row)
+
+        def at(values: Mapping[str, Any]) -> Any:
+            t = Values({name: values[name] for name in self.alpha.blocks})
+            z = Values({name: values[name] for name in self.local.blocks})
+            return _scalar(model.log_row(t, z, row), "log_row")
+
+        return at
+
     def global_term(self, numbers: Any, m: Any) -> Any:
         """The model's global term at m, flat or by the names of the blocks."""
+        if derived(self.model, "global_term"):
+            return self._derived("log_prior", self._expected_prior, numbers, m)
         value = join(self.model, numbers).global_term(self.alpha.moments(m))
         return _scalar(value, "global_term")
 
     def local_term(self, numbers: Any, m: Any, z: Any, row: Row | Any) -> Any:
         """The model's local term of one row, or of its features, at m and z."""
+        if derived(self.model, "local_term"):
+            columns = {name: row[name] for name in self.columns}
+            return self._derived("log_row", self._expected_row, numbers, m, z, columns)
         model = join(self.model, numbers)
         datum = row if model.features is None or not isinstance(row, Row) else model.features(row)
         value = model.local_term(self.alpha.moments(m), self.local.moments(z), datum)
         return _scalar(value, "local_term")
+
+    def _expected_prior(self, numbers: Any, m: Any) -> Any:
+        plan = self.plans.get("log_prior")
+        return expected(self.log_prior(numbers), self.alpha.blocks, self.alpha.moments(m), plan)
+
+    def _expected_row(self, numbers: Any, m: Any, z: Any, columns: Any) -> Any:
+        moments, own = self.alpha.moments(m), self.local.moments(z)
+        both = {k: moments[k] for k in moments} | {k: own[k] for k in own}
+        blocks = self.alpha.blocks | self.local.blocks
+        return expected(self.log_row((numbers, columns)), blocks, both, self.plans.get("log_row"))
+
+    def _derived(self, name: str, term: Callable[..., Any], *arguments: Any) -> Any:
+        """A derived term, whose rules are traced once for all that is asked of it."""
+        leaves, tree = jax.tree.flatten(arguments)
+        key = (name, tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+        if key not in self.programs:
+            self.programs[key] = jax.make_jaxpr(term)(*arguments)
+        closed = self.programs[key]
+        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *leaves)[0]
 
     def features(self, numbers: Any, row: Row) -> Any:
         """φ(row) of a model that declares features."""

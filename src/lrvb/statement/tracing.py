@@ -18,7 +18,8 @@ from ..errors import InvalidModel, LrvbError
 from ..families.base import Family
 from ..numerics.fingerprint import Digest, fingerprint, is_plain
 from ..numerics.lazy import jax, jnp
-from .model import split
+from .expectation import specs
+from .model import derived, split
 from .structure import Structure
 
 
@@ -97,22 +98,47 @@ def trace_terms(structure: Structure) -> Traced:
     def local_term(numbers: Any, m: Any, z: Any, row: Any) -> Any:
         return structure.local_term(numbers, m, z, structure.row(row, used))
 
-    of_all = _traced(structure, "global_term", global_term, numbers, m)
-    of_row = _traced(structure, "local_term", local_term, numbers, m, z, columns)
+    if derived(structure.model, "global_term"):
+
+        def log_prior(numbers: Any, values: Any) -> Any:
+            return structure.log_prior(numbers)(values)
+
+        variables = specs(structure.alpha.blocks)
+        of_all = _traced(structure, "log_prior", log_prior, numbers, variables)
+    else:
+        of_all = _traced(structure, "global_term", global_term, numbers, m)
+    if derived(structure.model, "local_term"):
+
+        def log_row(numbers: Any, values: Any, row: Any) -> Any:
+            return structure.log_row((numbers, structure.row(row, used)))(values)
+
+        variables = specs(structure.alpha.blocks | structure.local.blocks)
+        of_row = _traced(structure, "log_row", log_row, numbers, variables, columns)
+    else:
+        of_row = _traced(structure, "local_term", local_term, numbers, m, z, columns)
     digest.add(of_all)
     digest.add(of_row)
+    digest.text(sorted(structure.plans.items()))
     if digest.custom:  # rules of differentiation are seen in the derivatives only
 
-        def second(numbers: Any, m: Any) -> Any:
-            gradient = jax.grad(functools.partial(structure.global_term, numbers))
-            return jax.jvp(gradient, (m,), (m,))
+        def second(term: Callable[[Any], Any], at: Any) -> Any:
+            return jax.jvp(jax.grad(term), (at,), (at,))
 
-        def second_of_row(numbers: Any, m: Any, z: Any, row: Any) -> Any:
-            gradient = jax.grad(lambda both: local_term(numbers, both[0], both[1], row))
-            return jax.jvp(gradient, ((m, z),), ((m, z),))
+        def second_of_all(numbers: Any, at: Any) -> Any:
+            if derived(structure.model, "global_term"):
+                return second(structure.log_prior(numbers), at)
+            return second(functools.partial(structure.global_term, numbers), at)
 
-        digest.add(_traced(structure, "global_term", second, numbers, m))
-        digest.add(_traced(structure, "local_term", second_of_row, numbers, m, z, columns))
+        def second_of_row(numbers: Any, at: Any, row: Any) -> Any:
+            if derived(structure.model, "local_term"):
+                return second(structure.log_row((numbers, structure.row(row))), at)
+            return second(lambda both: local_term(numbers, both[0], both[1], row), at)
+
+        at = specs(structure.alpha.blocks) if derived(structure.model, "global_term") else m
+        both = structure.alpha.blocks | structure.local.blocks
+        of_both = specs(both) if derived(structure.model, "local_term") else (m, z)
+        digest.add(_traced(structure, "global_term", second_of_all, numbers, at))
+        digest.add(_traced(structure, "local_term", second_of_row, numbers, of_both, columns))
     if structure.model.features is not None:
 
         def features(numbers: Any, row: Any) -> Any:
@@ -186,8 +212,15 @@ def columns_read(structure: Structure, columns: Mapping[str, Callable[[], Any]])
         # A new function each time: JAX remembers what an old one has done.
         return jax.eval_shape(lambda n, m, z: structure.local_term(n, m, z, row), *arguments)
 
+    def log_row() -> Any:
+        variables = specs(structure.alpha.blocks | structure.local.blocks)
+        return jax.eval_shape(lambda n, v: structure.log_row((n, row))(v), arguments[0], variables)
+
     arguments = (structure.numbers, m, z)
-    attempt(structure, "local_term", term)
+    if derived(structure.model, "local_term"):
+        attempt(structure, "log_row", log_row)
+    else:
+        attempt(structure, "local_term", term)
     for name, family in structure.local.blocks.items():
 
         def log_partition(flat: Any, family: Any = family) -> Any:
@@ -259,11 +292,20 @@ def attempt(structure: Structure, term: str, action: Callable[[], Any]) -> Any:
     except Exception as error:
         hint = ""
         if isinstance(error, AttributeError):
-            hint = f" The moments are: {', '.join(_moments(structure, term))}."
+            hint = _hint(structure, term)
         raise InvalidModel(
             f"{term} of {type(structure.model).__name__} cannot be evaluated "
             f"({type(error).__name__}: {error}).{hint}"
         ) from error
+
+
+def _hint(structure: Structure, term: str) -> str:
+    """What a term may ask for."""
+    if term in ("log_prior", "log_row"):
+        names = [f"t.{b}" for b in structure.alpha.blocks]
+        names += [f"z.{b}" for b in structure.local.blocks] if term == "log_row" else []
+        return f" The variables are: {', '.join(names)}."
+    return f" The moments are: {', '.join(_moments(structure, term))}."
 
 
 def _moments(structure: Structure, term: str) -> list[str]:

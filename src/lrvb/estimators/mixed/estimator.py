@@ -25,7 +25,14 @@ from ...posterior.table import table
 from ...statement.problem import state_problem
 from .answers.contrast import contrast_table
 from .answers.levels import Effects
-from .answers.prediction import Answers, VariationalAnswers, check_request, predict_rows
+from .answers.prediction import (
+    LINK,
+    Answers,
+    VariationalAnswers,
+    check_request,
+    left_out,
+    predict_rows,
+)
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
@@ -294,7 +301,13 @@ class MixedModel:
         return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
 
     def predict(
-        self, new_data: Any = None, interval: float | None = None, kind: str = "mean"
+        self,
+        new_data: Any = None,
+        interval: float | None = None,
+        kind: str = "mean",
+        *,
+        groups: Any = "all",
+        scale: str = "response",
     ) -> pd.DataFrame:
         """Predictions of new rows, or of the rows of the fit: `mean`, `sd`, and `lower`, `upper`.
 
@@ -305,9 +318,14 @@ class MixedModel:
         through the link. kind="response" is a new observation, with the family's own noise: counts
         have whole-numbered ends, which hold at least the probability asked for; those of a
         bernoulli response are 0 or 1.
+
+        groups="none" leaves the random effects out, which is the population's prediction at an
+        effect of zero; a list such as ["1|g"] keeps some. scale="link" is the linear predictor itself.
         """
-        check_request(interval, kind)
-        return predict_rows(self, self._design(), new_data, interval, kind)
+        check_request(interval, kind, scale)
+        design = self._design()
+        how = LINK if scale == "link" else kind
+        return predict_rows(self, design, new_data, interval, how, left_out(design, groups))
 
     # ---- random effects -------------------------------------------------------------------
 

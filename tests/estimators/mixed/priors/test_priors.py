@@ -301,3 +301,18 @@ def test_parts_of_a_correlated_term_are_stated_apart_or_together() -> None:
         spreads({"g": prior.Wishart(3, 1.0), "x|g": prior.HalfNormal(1)})
     with pytest.raises(InvalidModel, match=r"given twice, as '1\|h' and as 'sd\[1\|h\]'"):
         spreads({"1|h": prior.HalfNormal(1), "sd[1|h]": prior.HalfNormal(1)})
+
+
+def test_the_table_says_at_which_values_a_default_speaks_of_an_intercept() -> None:
+    """A default of correlated effects is of centred columns; a stated prior is of the columns as they are."""
+    design = build("y ~ x + (x|g)", table(), "gaussian")
+    default = resolve(None, design).table()
+    assert list(default.loc[["1|g", "x|g", "g"], "of"]) == [
+        "sd at the mean of x",
+        "sd",
+        "correlations at the mean of x",
+    ]
+    assert default["default"].all()
+    stated = resolve({"1|g": prior.HalfNormal(2)}, design).table()
+    assert list(stated.loc[["1|g", "x|g", "g"], "of"]) == ["sd", "sd", "correlations"]
+    assert list(stated.loc[["1|g", "x|g", "g"], "default"]) == [False, True, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.special import ndtri
 
 from ....engine.response import Response
 from ....errors import InvalidData, InvalidModel, NewLevels
-from ....likelihoods import Given, Likelihood
+from ....likelihoods import IDENTITY, Given, Likelihood, Link
 from ....posterior.intervals import check_probability
 from ..design.columns import SHOWN
 from ..design.design import Design, NewRows
@@ -23,6 +24,8 @@ from .predictor import Predictor, of_fitted_rows, of_new_rows
 from .standard_deviations import inverse_mean
 
 KINDS = ("mean", "response")
+SCALES = ("response", "link")
+LINK = "link"  # as a kind of its own: the mean of η
 CHUNK = 2**16  # rows at a time
 
 
@@ -40,18 +43,47 @@ class Answer(NamedTuple):
         return pd.DataFrame(columns, index=rows)
 
 
-def check_request(interval: Any, kind: Any) -> None:
+def check_request(interval: Any, kind: Any, scale: Any) -> None:
     """The arguments of `predict`."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidModel(f"kind={kind!r} must be 'mean' or 'response'.")
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise InvalidModel(f"scale={scale!r} must be 'response' or 'link'.")
+    if scale == "link" and kind == "response":
+        raise InvalidModel(
+            "A new observation has no scale but its own: ask for kind='mean' on the link's."
+        )
     if interval is not None:
         check_probability("interval", interval)
 
 
+def left_out(design: Design, groups: Any) -> list[np.ndarray]:
+    """Which coefficients of each term, (q,), `groups` leaves out: "all", "none", or those to keep."""
+    names = [[f"{c}|{term.group}" for c in term.coefficients] for term in design.terms]
+    if isinstance(groups, str) and groups in ("all", "none"):
+        return [np.full(len(effects), groups == "none") for effects in names]
+    asked = [groups] if isinstance(groups, str) else groups
+    known = {effect for effects in names for effect in effects}
+    if not isinstance(asked, Iterable) or not set(map(str, asked := list(asked))) <= known:
+        wrong = (
+            next((g for g in asked if g not in known), groups) if asked is not groups else groups
+        )
+        raise InvalidModel(
+            f"groups={wrong!r} must be 'all', 'none', or some of the random effects: "
+            f"{', '.join(sorted(known))}."
+        )
+    return [np.array([effect not in asked for effect in effects]) for effects in names]
+
+
 def predict_rows(
-    model: Any, design: Design, new_data: Any, interval: float | None, kind: str
+    model: Any,
+    design: Design,
+    new_data: Any,
+    interval: float | None,
+    kind: str,
+    out: list[np.ndarray],
 ) -> pd.DataFrame:
-    """See `MixedModel.predict`; `model` has been fitted."""
+    """See `MixedModel.predict`; `model` has been fitted. `out` are the effects to leave out."""
 
     def given_by(trials: np.ndarray | None) -> Given:
         said = design.formula.trials
@@ -63,11 +95,15 @@ def predict_rows(
             )
         return {} if trials is None else {"trials": trials}
 
-    if new_data is None:
+    some = any(part.any() for part in out)
+    if new_data is None and not some:
         found = model._answers.fitted(given_by(design.trials), interval, kind)
         return found.table(design.rows)
-    new = design.apply(new_data)
-    _tell_of_new_levels(design, new)
+    new = fitted_rows(design) if new_data is None else design.apply(new_data)
+    if some:  # a column of zeros has neither an effect nor a variance
+        new = new._replace(R=[np.where(gone, 0.0, R) for R, gone in zip(new.R, out, strict=True)])
+    kept = {term.factor for term, gone in zip(design.terms, out, strict=True) if not gone.all()}
+    _tell_of_new_levels(design, new, kept)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
@@ -109,11 +145,24 @@ class VariationalAnswers(NamedTuple):
         return answer(self.design.family, predictor, self.joint.precisions, given, interval, kind)
 
 
-def _tell_of_new_levels(design: Design, new: NewRows) -> None:
+def fitted_rows(design: Design) -> NewRows:
+    """The rows of the fit, as new ones."""
+    return NewRows(
+        X=design.X,
+        offset=design.offset,
+        R=[term.R for term in design.terms],
+        codes=[factor.codes for factor in design.factors],
+        labels=[np.zeros(0, dtype=object) for _ in design.factors],
+        trials=design.trials,
+        rows=design.rows,
+    )
+
+
+def _tell_of_new_levels(design: Design, new: NewRows, kept: set[int]) -> None:
     """Warn of groups that the fit has not seen, whose effect is unknown: (1|obs) is always so."""
     for f, (factor, codes) in enumerate(zip(design.factors, new.codes, strict=True)):
         unseen = np.flatnonzero(codes < 0)
-        if f == design.observation or not len(unseen):
+        if f == design.observation or f not in kept or not len(unseen):
             continue
         levels = list(dict.fromkeys(map(str, new.labels[f][unseen])))
         shown = ", ".join(f"'{level}'" for level in levels[:SHOWN])
@@ -157,19 +206,19 @@ def answer(
 ) -> Answer:
     """The prediction of rows whose linear predictor is known."""
     with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
-        if kind == "mean":
-            return _expected(family, predictor, interval)
+        if kind != "response":
+            return _expected(IDENTITY if kind == LINK else family.link, predictor, interval)
         return _observed(family, predictor, {**given, **_noise(family, response)}, interval)
 
 
-def _expected(family: Likelihood, p: Predictor, interval: float | None) -> Answer:
+def _expected(link: Link, p: Predictor, interval: float | None) -> Answer:
     """E[y | covariates, groups], averaged over η; the interval is that of η, through the link."""
-    mean, sd = family.link.moments(p.mean, p.variance, p.own)
+    mean, sd = link.moments(p.mean, p.variance, p.own)
     if interval is None:
         return Answer(mean, sd)
     z = float(ndtri(0.5 + interval / 2))
     root = np.sqrt(p.variance)
-    ends = (family.link.averaged(p.mean + side * z * root, p.own) for side in (-1, 1))
+    ends = (link.averaged(p.mean + side * z * root, p.own) for side in (-1, 1))
     return Answer(mean, sd, *ends)
 
 

@@ -12,7 +12,7 @@ from ....integrated.importance import resampled
 from ....integrated.normal import Normal
 from ....likelihoods import IDENTITY, LOGIT, Given
 from ....likelihoods.quantiles import nodes_quantile
-from ..answers.prediction import Answer
+from ..answers.prediction import LINK, Answer, fitted_rows
 from ..design.design import NewRows
 from .fit import IntegratedFit
 
@@ -76,7 +76,8 @@ def _some(
     interval: float | None,
     kind: str,
 ) -> Answer:
-    family, link, m = fit.design.family, fit.design.family.link, len(at)
+    family, m = fit.design.family, len(at)
+    link = IDENTITY if kind == LINK else family.link
     tall = {
         name: np.asarray(part)[..., None] if np.ndim(part) else part for name, part in given.items()
     }
@@ -91,7 +92,7 @@ def _some(
         if link not in BOUNDED:  # exp of a new level has no mean over sds with a long tail
             known = lot.typical
         v, own = (np.broadcast_to(part[..., None], lot.eta.shape) for part in known)
-        if kind == "mean":
+        if kind != "response":
             value, sd = link.moments(lot.eta, v, own)
             square = value**2 + sd**2
         else:
@@ -117,7 +118,7 @@ def _some(
         return Answer(first, sd)
     ends = np.array([0.5 - interval / 2, 0.5 + interval / 2])
     w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
-    if kind == "mean":
+    if kind != "response":
         own = w @ np.concatenate(owns)
         lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
@@ -167,7 +168,7 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
         for t, term in enumerate(design.terms):
             if term.factor == design.observation:
                 new = rows.codes[term.factor][at] < 0
-                own += np.where(new, spreads[t].sd[found.at, :1] ** 2, 0.0)
+                own += np.where(new, (rows.R[t][at, 0] * spreads[t].sd[found.at, :1]) ** 2, 0.0)
         if design.family.quadratic:
             noise = {"residual": np.exp(theta[found.at, -1])}
         else:
@@ -257,16 +258,7 @@ class IntegratedAnswers(NamedTuple):
 
     def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
         """The rows of the fit."""
-        design = self.fit.design
-        rows = NewRows(
-            X=design.X,
-            offset=design.offset,
-            R=[term.R for term in design.terms],
-            codes=[factor.codes for factor in design.factors],
-            labels=[],
-            trials=design.trials,
-            rows=design.rows,
-        )
+        rows = fitted_rows(self.fit.design)
         return answer(self.fit, rows, given, interval, kind)
 
     def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:

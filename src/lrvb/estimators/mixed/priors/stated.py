@@ -27,6 +27,8 @@ from .defaults import (
 SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
 OF_AN_SD = (HalfStudentT, HalfNormal, Exponential)
 
+_AT = " at the mean of "  # a prior's centre, in the table
+
 
 class SpreadPrior(NamedTuple):
     """The priors of a term's sds, in the order of its coefficients, and of their correlations.
@@ -75,11 +77,13 @@ class MixedPriors:
                 rows.append((name, "precision matrix", prior))
                 continue
             parts = prior.sds if isinstance(prior, SpreadPrior) else (prior,)
+            where = _where(prior, coefficients)
             rows += [
-                (name, _of(part), part) for name, part in zip(coefficients, parts, strict=True)
+                (own, _of(part) + (where if own.startswith("1|") else ""), part)
+                for own, part in zip(coefficients, parts, strict=True)
             ]
             if isinstance(prior, SpreadPrior) and prior.correlations is not None:
-                rows.append((name, "correlations", prior.correlations))
+                rows.append((name, f"correlations{where}", prior.correlations))
         if self.residual is not None:
             rows.append(("residual", _of(self.residual), self.residual))
         rows += [(name, "dispersion", prior) for name, prior in self.dispersions]
@@ -97,8 +101,20 @@ def _of(prior: SdPrior) -> str:
     return "precision" if isinstance(prior, Gamma) else "sd"
 
 
+def _where(prior: Any, coefficients: tuple[str, ...]) -> str:
+    """At which values of the columns a centred prior speaks of an intercept; nothing of another."""
+    others = [name.rpartition("|")[0] for name in coefficients if not name.startswith("1|")]
+    if not (isinstance(prior, SpreadPrior) and prior.centred) or len(others) in (
+        0,
+        len(coefficients),
+    ):
+        return ""
+    return f"{_AT}{', '.join(others)}"
+
+
 def _place(kind: str) -> str:
     """Where a prior of this kind is stated: that of a precision is one of its sd."""
+    kind = kind.partition(_AT)[0]
     return "sd" if kind == "precision" else kind
 
 

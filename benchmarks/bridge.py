@@ -1,0 +1,263 @@
+"""Any model, against NUTS and the approximations that users have: errors and cold seconds in one table.
+
+    python benchmarks/bridge.py [folder] [--methods lrvb,nuts,...] [--cases name,name,...]
+
+`folder` holds posteriordb cases: NAME.data.json, models/NAME.py with `model(**data)` in NumPyro, some with a
+PyMC twin models/NAME.pymc.py with `build(**data)`, and references/NAME.json. Every method meets every
+case in a fresh process without a compilation cache. Seconds are of the processor, from the stated model
+to its means and sds, libraries imported; errors are of the worst quantity, of means in reference sds
+and of log sds. Quantities without a finite variance are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "posteriordb"
+INFINITE = ("K_m", "V_m")
+STEPS = 8000  # of stochastic optimisation
+DRAWS = 2000
+
+Answer = tuple[
+    dict[str, np.ndarray], int
+]  # draws of every site, and gradients where they are counted
+
+
+def from_lrvb(case: Case, check: bool = True) -> tuple[pd.DataFrame, int]:
+    """Ours: polished, or linear response alone."""
+    import lrvb
+
+    posterior = lrvb.from_numpyro(case.model(), **case.data).infer(check=check)
+    summary = posterior.summary()
+    return summary, posterior.certificate.gradients if check else 0
+
+
+def from_lrvb_pymc(case: Case) -> tuple[pd.DataFrame, int]:
+    """Ours, from the PyMC twin."""
+    import lrvb
+
+    posterior = lrvb.from_pymc(case.twin()).infer()
+    return posterior.summary(), posterior.certificate.gradients
+
+
+def nuts(case: Case) -> Answer:
+    """NumPyro's NUTS as it comes, 500 steps of warm-up and 1000 draws."""
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    chain = MCMC(NUTS(case.model()), num_warmup=500, num_samples=1000, progress_bar=False)
+    chain.run(jax.random.PRNGKey(0), extra_fields=("num_steps",), **case.data)
+    steps = int(chain.get_extra_fields()["num_steps"].sum())
+    return chain.get_samples(), round(1.5 * steps)  # warm-up takes about as many a draw
+
+
+def guide(name: str) -> Callable[[Case], Answer]:
+    """One of NumPyro's guides, 8000 steps of Adam with a falling rate."""
+
+    def run(case: Case) -> Answer:
+        import jax
+        from numpyro.infer import SVI, Predictive, Trace_ELBO, autoguide
+        from numpyro.optim import Adam
+
+        model = case.model()
+        made = getattr(autoguide, name)(model)
+        svi = SVI(model, made, Adam(lambda t: 0.02 * 0.75 ** (t / 1000)), Trace_ELBO())
+        state = svi.run(jax.random.PRNGKey(0), STEPS, progress_bar=False, **case.data)
+        key = jax.random.PRNGKey(1)
+        draws = made.sample_posterior(key, state.params, sample_shape=(DRAWS,), **case.data)
+        latent = {name: values for name, values in draws.items()}
+        rest = Predictive(model, latent)(key, **case.data)
+        return {**rest, **latent}, STEPS
+
+    return run
+
+
+def advi(case: Case) -> Answer:
+    """PyMC's ADVI as it comes."""
+    import pymc as pm
+
+    with case.twin():
+        fitted = pm.fit(random_seed=0, progressbar=False)
+        draws = fitted.sample(DRAWS, random_seed=0).posterior
+    return {str(name): values.values[0] for name, values in draws.items()}, 10_000
+
+
+def pathfinder(case: Case) -> Answer:
+    """pymc-extras' Pathfinder, where it is installed."""
+    import pymc_extras as pmx
+
+    with case.twin():
+        draws = pmx.fit_pathfinder(random_seed=0, num_draws=1000).posterior
+    return {
+        str(name): values.values.reshape(-1, *values.shape[2:]) for name, values in draws.items()
+    }, 0
+
+
+def dadvi(case: Case) -> Answer:
+    """pymc-extras' DADVI, where it is installed."""
+    import pymc_extras as pmx
+
+    with case.twin():
+        draws = pmx.fit_dadvi(random_seed=0).posterior
+    return {
+        str(name): values.values.reshape(-1, *values.shape[2:]) for name, values in draws.items()
+    }, 0
+
+
+METHODS: dict[str, Callable[[Case], Any]] = {
+    "lrvb": from_lrvb,
+    "lrvb, unchecked": lambda case: from_lrvb(case, check=False),
+    "NUTS": nuts,
+    "AutoNormal": guide("AutoNormal"),
+    "AutoMultivariateNormal": guide("AutoMultivariateNormal"),
+    "AutoLaplace": guide("AutoLaplaceApproximation"),
+    "lrvb (PyMC)": from_lrvb_pymc,
+    "PyMC ADVI": advi,
+    "Pathfinder": pathfinder,
+    "DADVI": dadvi,
+}
+TWINS = ("lrvb (PyMC)", "PyMC ADVI", "Pathfinder", "DADVI")
+
+
+class Case:
+    """One posterior: its data, its model and its reference."""
+
+    def __init__(self, folder: Path, name: str):
+        self.folder, self.name = folder, name
+        self.data = json.loads((folder / f"{name}.data.json").read_text())
+
+    def model(self) -> Any:
+        """The NumPyro model."""
+        return _module(self.folder / "models" / f"{self.name}.py").model
+
+    def twin(self) -> Any:
+        """The PyMC model."""
+        return _module(self.folder / "models" / f"{self.name}.pymc.py").build(**self.data)
+
+    def errors(self, answer: pd.DataFrame) -> tuple[float, float]:
+        """Worst of the means, in sds, and of the log sds."""
+        reference = json.loads((self.folder / "references" / f"{self.name}.json").read_text())
+        table = pd.DataFrame({k: reference[k] for k in ("mean", "sd")}, index=reference["names"])
+        table.index = [_from_zero(name) for name in table.index]
+        table = table.loc[[name for name in table.index if name not in INFINITE]]
+        found = answer.loc[table.index]
+        mean = ((found["mean"] - table["mean"]) / table["sd"]).abs().max()
+        return float(mean), float(np.log(found["sd"] / table["sd"]).abs().max())
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("case", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _from_zero(name: str) -> str:
+    """The references count from 1."""
+    inside = re.fullmatch(r"(.*)\[([\d,]+)\]", name)
+    if inside is None:
+        return name
+    return f"{inside[1]}[{','.join(str(int(k) - 1) for k in inside[2].split(','))}]"
+
+
+def moments(draws: dict[str, np.ndarray]) -> pd.DataFrame:
+    """Mean and sd of every scalar, by name."""
+    rows = {}
+    for name, values in draws.items():
+        values = np.asarray(values, dtype=float)
+        for index in np.ndindex(values.shape[1:]):
+            label = f"{name}[{','.join(map(str, index))}]" if index else name
+            one = values[(slice(None), *index)]
+            rows[label] = (one.mean(), one.std())
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd"])
+
+
+def measure(folder: Path, name: str, method: str) -> dict[str, Any]:
+    """One method on one case, in this process."""
+    warnings.simplefilter("ignore")
+    import jax
+
+    import lrvb
+
+    if method.startswith("lrvb"):
+        lrvb.from_log_density(lambda x: -x @ x, np.zeros(1))
+    else:
+        jax.config.update("jax_enable_x64", True)
+    if method in TWINS:
+        import pymc  # noqa: F401
+    else:
+        import numpyro.infer  # noqa: F401
+    case = Case(folder, name)
+    cpu, wall = time.process_time(), time.perf_counter()
+    answer, gradients = METHODS[method](case)
+    table = answer if isinstance(answer, pd.DataFrame) else moments(answer)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    mean, sd = case.errors(table)
+    found = {"mean": mean, "log sd": sd, "cpu": cpu, "wall": wall, "gradients": gradients}
+    if "verdict" in table:
+        found["trusted"] = float((table["verdict"] == "trust").mean())
+    return found
+
+
+def in_a_fresh_process(folder: Path, name: str, method: str) -> dict[str, Any] | None:
+    """The same in a process of its own; None where the method fails or is not installed."""
+    command = [sys.executable, __file__, str(folder), "--one", name, method]
+    environment = {**os.environ, "LRVB_CACHE_DIR": "off"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    return json.loads(lines[-1]) if done.returncode == 0 and lines else None
+
+
+def main() -> None:
+    """Every method on every case, a line each, then medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--cases", default="")
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "METHOD"))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.folder, *options.one)))
+        return
+    known = sorted(path.stem for path in (options.folder / "references").glob("*.json"))
+    cases = options.cases.split(",") if options.cases else known
+    rows = []
+    for name in cases:
+        for method in re.split(r",(?! )", options.methods):
+            twin = (options.folder / "models" / f"{name}.pymc.py").exists()
+            if method in TWINS and not twin:
+                continue
+            found = in_a_fresh_process(options.folder, name, method)
+            if found is None:
+                print(f"{name:45s} {method:24s} failed", flush=True)
+                continue
+            rows.append({"case": name, "method": method, **found})
+            print(
+                f"{name:45s} {method:24s} mean {found['mean']:.3f}, log sd {found['log sd']:.3f}, "
+                f"{found['cpu']:.1f} s, {found['gradients']} gradients",
+                flush=True,
+            )
+    table = pd.DataFrame(rows)
+    groups = table.groupby("method", sort=False)[["mean", "log sd", "cpu", "gradients"]]
+    print(groups.median().round(3).assign(cases=groups.size()))
+    print(groups.max().round(3))
+
+
+if __name__ == "__main__":
+    main()

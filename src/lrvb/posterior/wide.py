@@ -1,0 +1,122 @@
+"""The posterior of a model with thousands of global coordinates: what is asked for is solved for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engine.fitting import Fit, default_sum
+from ..engine.objective import Objective
+from ..engine.wide import covariance_columns
+from ..errors import InvalidModel, NotAMaximum
+from ..numerics.double import in_double
+from .intervals import check_probability, normal_ends
+from .table import table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class WidePosterior:
+    """Means of all quantities, and linear-response sds and covariances of those that are asked for.
+
+    No matrix of all coordinates is ever formed: each quantity costs one solve.
+    """
+
+    def __init__(self, fit: Fit):
+        self.fit = fit
+        labels = fit.alpha.names()
+        self._index = {name: i for i, name in enumerate(labels) if name is not None}
+
+    @property
+    def names(self) -> list[str]:
+        """Every named scalar quantity."""
+        return list(self._index)
+
+    @property
+    def elbo(self) -> float:
+        """E = L + S at the optimum."""
+        return self.fit.elbo
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimum was reached."""
+        return self.fit.converged
+
+    @property
+    def n_iter(self) -> int:
+        """Passes of the fit."""
+        return self.fit.n_iter
+
+    def mean(self, names: str | Iterable[str] | None = None) -> pd.Series:
+        """Posterior means."""
+        import pandas as pd
+
+        chosen = self._choose(names)
+        return pd.Series(self.fit.m[self._at(chosen)], index=chosen, name="mean")
+
+    def sd(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.Series:
+        """Standard deviations; `method="mfvb"` for the uncorrected. One solve a name."""
+        import pandas as pd
+
+        cov = self.cov(names, method)
+        return pd.Series(np.sqrt(np.diag(cov)), index=cov.index, name="sd")
+
+    @in_double
+    def cov(self, names: str | Iterable[str] | None = None, method: str = "lrvb") -> pd.DataFrame:
+        """Covariances of the quantities asked for."""
+        import pandas as pd
+
+        if method not in ("lrvb", "mfvb"):
+            raise InvalidModel(f"method={method!r} must be 'lrvb' or 'mfvb'.")
+        chosen = self._choose(names)
+        at = self._at(chosen)
+        solved, V = self._columns(at)
+        values = (solved.Vx if method == "lrvb" else V)[:, at]
+        return pd.DataFrame((values + values.T) / 2, index=chosen, columns=chosen)
+
+    @in_double
+    def summary(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
+        """`mean, sd, mfvb_sd, lower, upper` of the quantities asked for; intervals are normal."""
+        check_probability("prob", prob)
+        chosen = self._choose(names)
+        at = self._at(chosen)
+        solved, V = self._columns(at)
+        each = np.arange(len(at))
+        mean = self.fit.m[at]
+        sd, alone = np.sqrt(solved.Vx[each, at]), np.sqrt(V[each, at])
+        return table(chosen, mean=mean, sd=sd, mfvb_sd=alone, ends=normal_ends(mean, sd, prob))
+
+    def _columns(self, at: np.ndarray) -> tuple[Any, np.ndarray]:
+        fit = self.fit
+        strategy = fit.local_sum or default_sum(fit.problem)
+        rows = None if fit.problem.rows is None else strategy.bind(fit.problem, fit.chunk_size)
+        J = np.zeros((len(at), len(fit.m)))
+        J[np.arange(len(at)), at] = 1.0
+        solved, V = covariance_columns(Objective(fit.problem, rows), fit.point, J)
+        if not solved.positive.all():
+            name = self.names[int(np.argmin(solved.positive))]
+            raise NotAMaximum(
+                f"I - VH is not positive along '{name}': linear response exists only at a strict maximum "
+                "of the ELBO. Try another start, or a proper prior.",
+                block=name,
+            )
+        return solved, V
+
+    def _choose(self, names: str | Iterable[str] | None) -> list[str]:
+        if names is None:
+            return self.names
+        asked = [names] if isinstance(names, str) else list(names)
+        chosen: list[str] = []
+        for name in asked:
+            block = [q for q in self._index if q.partition("[")[0] == name]
+            if name not in self._index and not block:
+                some = ", ".join(self.names[:5])
+                raise InvalidModel(f"There is no quantity '{name}'; there are: {some}, …")
+            chosen += [name] if name in self._index else block
+        return chosen
+
+    def _at(self, chosen: list[str]) -> np.ndarray:
+        return np.array([self._index[name] for name in chosen], dtype=int)

@@ -1,0 +1,72 @@
+"""Without matrices the answers are those with them."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+from cases import CASES
+from lrvb.engine import wide
+from lrvb.engine.objective import Objective
+from lrvb.engine.wide import Products
+from lrvb.numerics.double import double
+
+BY_NAME = {case.name: case for case in CASES}
+
+
+class Crossed(lrvb.Model):
+    """y ~ N(a_i + b_j, 1/τ), two crossed factors of standard normal effects."""
+
+    global_blocks = {"a": lrvb.Normal(batch=5), "b": lrvb.Normal(batch=4), "tau": lrvb.Gamma()}
+
+    def global_term(self, m):
+        return -(jnp.sum(m.a.xx) + jnp.sum(m.b.xx)) / 2 + m.tau.log_x - m.tau.x
+
+    def local_term(self, m, z, row):
+        a, b = m.a.x[row.i], m.b.x[row.j]
+        square = row.y**2 - 2 * row.y * (a + b) + m.a.xx[row.i] + m.b.xx[row.j] + 2 * a * b
+        return (m.tau.log_x - m.tau.x * square) / 2
+
+
+def test_a_wide_posterior_is_that_of_matrices(monkeypatch):
+    """Optimum, sds, mean-field sds and covariances; a block's name stands for all of it."""
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(5, size=60), rng.integers(4, size=60)
+    data = {
+        "i": i,
+        "j": j,
+        "y": rng.normal(size=5)[i] + rng.normal(size=4)[j] + rng.normal(size=60),
+    }
+    narrow = lrvb.infer(Crossed(), data, certify=False)
+    monkeypatch.setattr(wide, "WIDE_GLOBAL", 10)
+    ours = lrvb.infer(Crossed(), data)
+    assert isinstance(ours, lrvb.WidePosterior)
+    assert ours.converged
+    names = ["a", "b[1]", "tau", "log(tau)"]
+    assert list(ours.mean(names).index) == [f"a[{k}]" for k in range(5)] + names[1:]
+    assert_allclose(ours.elbo, narrow.elbo, rtol=1e-12)
+    assert_allclose(ours.mean(), narrow.mean(), rtol=1e-7, atol=1e-9)
+    assert_allclose(ours.cov(names), narrow.cov(names), rtol=1e-7, atol=1e-10)
+    assert_allclose(ours.sd(names, "mfvb"), narrow.sd(names, "mfvb"), rtol=1e-9)
+    assert_allclose(ours.summary()["sd"], narrow.sd(), rtol=1e-7)
+    with pytest.raises(lrvb.InvalidModel, match="no quantity 'c'"):
+        ours.sd("c")
+    with pytest.raises(lrvb.InvalidModel, match="too many for matrices"):
+        lrvb.linearize(ours.fit)
+
+
+@pytest.mark.parametrize("name", ["NormalPoisson-tilted", "NormalPoisson-gaussian"])
+def test_products_are_those_of_the_curvature(name):
+    """H̃v with every row's z following m, conjugate or not. See: eq:nuisance_lrvb_est."""
+    fit = BY_NAME[name].small_fit()
+    objective = Objective(fit.problem, lrvb.AutodiffSum().bind(fit.problem))
+    curvature = lrvb.linearize(fit)
+    with double():
+        products = Products(objective, fit.point)
+        identity = np.eye(len(fit.m))
+        H, V = products.H(identity), products.V(identity)
+    assert_allclose(H, curvature.H, rtol=1e-8, atol=1e-8 * np.abs(curvature.H).max())
+    assert_allclose(V, curvature.V, rtol=1e-12, atol=1e-14)
