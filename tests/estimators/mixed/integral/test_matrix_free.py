@@ -32,7 +32,7 @@ def both():
     formula = "y ~ x + (1|s) + (1|d)"
     dense = lrvb.MixedModel(formula).fit(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statement, "EASY", 0.0)
+        patch.setattr(statement, "DENSE", 0.0)
         free = lrvb.MixedModel(formula).fit(data)
     assert isinstance(free._integrated.statement.inside, MatrixFree)
     assert not isinstance(dense._integrated.statement.inside, MatrixFree)

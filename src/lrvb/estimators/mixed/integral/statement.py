@@ -11,7 +11,6 @@ from ....integrated.choice import choose
 from ....integrated.density import Density
 from ....integrated.gaussian import Gaussian, dense_work
 from ....integrated.inside import Inside
-from ....integrated.integration import EASY
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
 from ....integrated.regression import Regression
@@ -22,6 +21,7 @@ from ..design.standardised import Standardisation, fixed_prior
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
+DENSE = 2e7  # evaluations of a row's density that all of them may cost: about half a second
 
 
 class NoExactSums(LrvbError):
@@ -101,7 +101,7 @@ def _is_dense(design: Design, terms: list[Term], p: int) -> bool:
         widths[term.factor] = widths.get(term.factor, 0) + made.q
     largest = max(sizes, key=lambda f: sizes[f])
     r, q = p + sum(sizes.values()) - sizes[largest], widths[largest]
-    return dense_work(sizes[largest] // q, q, r) * DRAWN <= EASY
+    return dense_work(sizes[largest] // q, q, r) * DRAWN <= DENSE
 
 
 def _why_not(design: Design) -> str:
