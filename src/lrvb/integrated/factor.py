@@ -25,6 +25,7 @@ from .terms import Term, split_by_size, spread_derivatives
 
 FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
 TOLERANCE = 1e-2  # of the whole log density
+EACH = 1e-3  # of the log of a group's sum: second moments, off by some ten times as much, are to 1 %
 MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
 _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
 _ROWS = 2.0**17  # rows × points at a time
@@ -169,35 +170,40 @@ class Factor(ABC):
 
         What is seen at the ends would go on beyond them, and is added.
         """
-        off, cut = self._off(theta)
+        off, cut, _ = self._off(theta)
         return np.abs(off - self._known) + cut
 
-    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends."""
+    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends.
+
+        The last is the largest |log T_Q − log T_2Q| of a single group.
+        """
         finer = copy(self)
         finer.nodes = 2 * self.nodes - 1
         every, within = (slice(None, None, 2),) * self.q, (slice(1, -1),) * self.q
         axes = tuple(range(2, 2 + self.q))
-        off, cut = np.empty(len(theta)), np.empty(len(theta))
+        off, cut, largest = np.empty(len(theta)), np.empty(len(theta)), 0.0
         for at, sums in finer._run(theta, np.arange(len(theta))):
             half = 2**self.q * sums.P[:, :, *every].sum(axes)
             inner = sums.P[:, :, *within].sum(axes)
-            off[at] = np.log(half / sums.total) @ self.groups.counts
+            each = np.log(half / sums.total)
+            largest = max(largest, float(np.abs(each).max(initial=0.0)))
+            off[at] = each @ self.groups.counts
             cut[at] = (1 - inner / sums.total) @ self.groups.counts
-        return off, cut
+        return off, cut, largest
 
     def choose_nodes(self, theta: np.ndarray) -> None:
         """Ends, and the fewest nodes, that suffice at n points; the first of them is the center.
 
         What nodes are off by at the center is known then, and taken out everywhere: only its change
-        over the posterior matters.
+        over the posterior matters. The moments of each level ask for more of its own sum.
         """
         self._learn(theta)
         for nodes in self.ladder:
             self.nodes = nodes
-            off, cut = self._off(theta)
+            off, cut, largest = self._off(theta)
             self._known = float(off[0])
-            if np.max(np.abs(off - off[0]) + cut) < TOLERANCE:
+            if np.max(np.abs(off - off[0]) + cut) < TOLERANCE and largest < EACH:
                 return
 
     def _learn(self, theta: np.ndarray) -> None:

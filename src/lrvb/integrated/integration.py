@@ -23,6 +23,7 @@ from .surrogate import CHECKED, NotSmooth, learn, points_needed
 Progress = Callable[[int, int], None]
 
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
+QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
 LONG = 3e8  # evaluations that few points may cost, where rows are so many
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
@@ -112,9 +113,9 @@ def enough(d: int, levels: int) -> Budget:
     return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
 
 
-def fewer(budget: Budget, d: int) -> Budget:
+def fewer(budget: Budget, d: int, work: float) -> Budget:
     """Half of them to begin with, where a point costs more than its share of the answers."""
-    if d > 6 or budget.final > 2048:
+    if d > 6 or budget.final > 2048 or work * budget.final < QUICK:
         return budget
     return replace(budget, final=budget.final // 2, explore=budget.explore // 2)
 
@@ -199,7 +200,7 @@ def integrate_path(
     kinds, p = inside.kinds, inside.p
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
-    wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds))
+    wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds), inside.work)
     begin(wanted, inside, len(kinds))
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
