@@ -25,7 +25,9 @@ from .terms import Term, split_by_size, spread_derivatives
 
 FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
 TOLERANCE = 1e-2  # of the whole log density
-EACH = 1e-3  # of the log of a group's sum: second moments, off by some ten times as much, are to 1 %
+EACH = (
+    1e-3  # of the log of a group's sum: second moments, off by some ten times as much, are to 1 %
+)
 MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
 _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
 _ROWS = 2.0**17  # rows × points at a time

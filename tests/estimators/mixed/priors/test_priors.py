@@ -280,7 +280,10 @@ def test_sds_have_half_t_priors_by_default() -> None:
     assert slope.sds[0].scale == pytest.approx(2.5 * s / x.std(ddof=0))
     assert found.residual.scale == pytest.approx(2.5 * s)
     assert list(found.table().loc["1|g", ["of", "default"]]) == ["sd at the mean of x", True]
-    assert list(found.table().loc["g", ["of", "default"]]) == ["correlations at the mean of x", True]
+    assert list(found.table().loc["g", ["of", "default"]]) == [
+        "correlations at the mean of x",
+        True,
+    ]
 
 
 @pytest.mark.parametrize("key", ["1|h", "sd[1|h]"])
