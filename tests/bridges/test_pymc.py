@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 import numpy as np
 import pandas as pd
@@ -59,6 +61,8 @@ def test_arviz_has_dims_and_coords(regression, tmp_path):
 def test_the_users_precision_is_left_alone(regression):
     """PyTensor's JAX backend changes JAX's setting when it is imported; it is set back."""
     assert not jax.config.read("jax_enable_x64")
+    assert "device_count" not in os.environ.get("XLA_FLAGS", "")
+    assert jax.device_count() == 1
 
 
 def test_sentences():

@@ -232,3 +232,25 @@ def test_a_planted_file_does_not_run(folder: Path) -> None:
     for name in ("two.xla", "three.xla"):
         with pytest.raises(ValueError, match="was not written"):
             here.read(name)
+
+
+def test_several_devices_are_one(tmp_path):
+    """With host devices as NumPyro makes them, in a fresh process and again from its cache."""
+    code = (
+        "import numpy as np, lrvb; "
+        "print(lrvb.infer(lrvb.models.NormalPoisson(), {'x': np.ones(9), 'y': np.arange(9)}, "
+        "certify=False).mean('beta')['beta'])"
+    )
+    flags = "--xla_force_host_platform_device_count=3"
+    environment = {**os.environ, "XLA_FLAGS": flags, "LRVB_CACHE_DIR": str(tmp_path / "cache")}
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert found[0] == found[1] != ""

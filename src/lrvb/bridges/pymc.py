@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ def from_pymc(model: Any) -> BlackBox:
 
     A Bambi model is built first, then `lrvb.from_pymc(bambi_model.backend.model)`.
     """
-    with _own_precision():
+    with _own_settings():
         try:
             import pymc
             from pymc.sampling import jax as _  # noqa: F401
@@ -46,13 +47,21 @@ def from_pymc(model: Any) -> BlackBox:
 
 
 @contextlib.contextmanager
-def _own_precision() -> Iterator[None]:
-    """PyTensor's JAX backend sets JAX's global precision when it is imported; it is set back."""
-    before = bool(jax.config.read("jax_enable_x64"))
+def _own_settings() -> Iterator[None]:
+    """What PyMC's JAX backend changes for all when it is imported is set back.
+
+    JAX's global precision, and in XLA_FLAGS the number of devices, which processes would inherit.
+    """
+    before, flags = bool(jax.config.read("jax_enable_x64")), os.environ.get("XLA_FLAGS")
+    jax.devices()  # counted now, before there seem to be a hundred
     try:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+        if flags is None:
+            os.environ.pop("XLA_FLAGS", None)
+        else:
+            os.environ["XLA_FLAGS"] = flags
 
 
 @in_double
