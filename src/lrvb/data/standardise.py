@@ -91,10 +91,13 @@ def _measure(X: np.ndarray, weights: np.ndarray | None) -> Measures:
         return Measures(len(X), total, zero, zero, zero, low, high)
     unit = _unit(low, high)
     Y = X / unit
-    center = np.average(Y, axis=0, weights=weights)
-    center += np.average(Y - center, axis=0, weights=weights)
-    spread = np.sqrt(np.average((Y - center) ** 2, axis=0, weights=weights))
-    size = np.sqrt(np.average(Y**2, axis=0, weights=weights))
+    counts = np.ones(len(X)) if weights is None else weights
+    size = np.sqrt(counts @ Y**2 / total)
+    center = counts @ Y / total
+    Y -= center
+    rest = counts @ Y / total  # what rounding has left
+    Y -= rest
+    center, spread = center + rest, np.sqrt(counts @ Y**2 / total)
     return Measures(len(X), total, center * unit, spread * unit, size * unit, low, high)
 
 

@@ -154,8 +154,7 @@ def build(
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
-    check_rank(X, list(fixed.names))
-    return Design(
+    design = Design(
         formula=formula,
         family=likelihood,
         y=y,
@@ -174,6 +173,8 @@ def build(
         coders=coders,
         functions=own,
     )
+    check_rank(X, design.names, design.measures)
+    return design
 
 
 def _named(

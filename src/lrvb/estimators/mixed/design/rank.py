@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from ....data.standardise import Measures, measure
+from ....data.standardise import Measures
 from ....errors import InvalidData
 
 CHUNK = 2**18
@@ -28,7 +28,7 @@ def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarra
     return R
 
 
-def check_rank(X: np.ndarray, names: list[str]) -> None:
+def check_rank(X: np.ndarray, names: list[str], measures: Measures) -> None:
     """Refuse columns that are combinations of others, by name.
 
     Columns are centred when there is an intercept and scaled to unit length; a pivoted QR
@@ -36,7 +36,7 @@ def check_rank(X: np.ndarray, names: list[str]) -> None:
     """
     if X.shape[1] == 0:
         return
-    columns = centred(measure(X), names.index("Intercept") if "Intercept" in names else None)
+    columns = centred(measures, names.index("Intercept") if "Intercept" in names else None)
     center, spread, size = columns.center, columns.spread, columns.size
     for name, same, full in zip(names, columns.constant(CONSTANT), size, strict=True):
         if full == 0:

@@ -67,7 +67,7 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
     """
     scale, size = _term_scale(design, term)
     width = SD_WIDTH * scale / size
-    if "1" in term.coefficients and not centred:
+    if "1" in term.coefficients and len(size) > 1 and not centred:
         j, columns = term.coefficients.index("1"), measure(term.R)
         others = np.arange(len(size)) != j
         width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))
@@ -93,10 +93,10 @@ def default_term(design: Design, term: Term) -> Gamma | Wishart:
     """
     scale, size = _term_scale(design, term)
     rate = (EFFECT_SIZE * scale / size) ** 2
-    q, columns = len(term.coefficients), measure(term.R)
+    q = len(term.coefficients)
     if q == 1:
         return Gamma(EFFECT_SHAPE, float(rate[0]))
-    shift = np.eye(q)
+    shift, columns = np.eye(q), measure(term.R)
     if "1" in term.coefficients:
         j = term.coefficients.index("1")
         shift[j] = np.where(np.arange(q) == j, 1.0, -columns.center)
