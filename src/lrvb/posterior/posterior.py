@@ -20,35 +20,33 @@ from ..engine.second_order import Refined, refine
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .axes import Axes
-from .blocks import FamilyBlock
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked, check_certify
 from .correction import warn_large_correction, warn_large_second_order
 from .draws import draw
 from .estimate import Estimate, estimate_of
 from .intervals import check_probability, intervals, normal_ends, support_ends
-from .leave_one_out import loo_table
 from .locals import LocalVariables, NoLocals, row_positions, rows_of
 from .noted import noted
 from .predictive import predictive, row_functions
+from .questions import WhatIf
 from .sensitivity import PriorQuestions, Sensitivity
 from .table import require_finite, table
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
-from .what_if import Fragility, fragile, grouped, influence_table, prior_table, robust_sds
+from .what_if import grouped, robust_sds
 from .wide import WidePosterior
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from .check_up import CheckUp
 
 INTEGRATED = "Integrated by draws of the exact posterior already: there is no order beyond."
 SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
 
 
-class Posterior:
+class Posterior(WhatIf):
     """The linear-response posterior of a fitted model, beside the mean-field one.
 
     Quantities are addressed by name: `beta`, `beta[1]`, `log(tau)`, `Lambda[0,0,1]`; a block's name
@@ -276,97 +274,7 @@ class Posterior:
             return self.weighted.intervals(prob)
         return intervals(self.estimate, prob)
 
-    # ---- what if --------------------------------------------------------------------------
-
-    def prior_sensitivity(
-        self, names: str | Iterable[str] | None = None, verify: int = 0
-    ) -> pd.DataFrame:
-        """How every number of the model moves every mean and sd, without a refit.
-
-        Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
-        a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
-        step in posterior sds, by first order; the largest first. `verify` fits the first so many
-        hyperparameters anew at the whole step, in the column `verified`.
-        """
-        chosen = self._choose(names)
-        if self._sensitivity is None:
-            self._what_if()
-        assert self._sensitivity is not None
-        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
-
-    def influence(
-        self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
-    ) -> pd.DataFrame:
-        """The change of every mean if a row were left out, a row each.
-
-        With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
-        posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
-        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit.
-        """
-        chosen, what_if = self._choose(names), self._what_if()
-        codes, levels = grouped(what_if, by, self.observed)
-        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
-
-    def fragility(self, name: str, prob: float = 0.94) -> Fragility:
-        """The fewest rows without which the sign of a mean, or its interval, would change.
-
-        Rows are found by their influence, and each set is verified by one refit without it.
-        """
-        check_probability("prob", prob)
-        (chosen,) = self._one(name)
-        i = int(self._at([chosen])[0])
-        lower, upper = self._intervals(prob)
-        return fragile(self._what_if(), chosen, i, float(lower[i]), float(upper[i]))
-
-    @in_double
-    def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
-        """Leave-one-out log predictive density of every row, its local variables integrated out.
-
-        By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
-        `k_hat`, sums in `attrs`. Its sum compares models of the same rows.
-        """
-        what_if = self._what_if()
-        if self.certificate is not None:
-            T, weights = self.certificate.statistics, self.certificate.weights
-            with np.errstate(divide="ignore"):
-                return loo_table(what_if, T, np.log(weights), "the certificate's draws")
-        drawn = self.draws(draws, seed)
-        blocks = self.estimate.blocks.items()
-        T = np.concatenate(
-            [q.statistics_of(drawn[b]) for b, q in blocks if isinstance(q, FamilyBlock)], axis=1
-        )
-        return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
-
-    def check(self, by: Any = None) -> CheckUp:
-        """One page on how far the answer can be believed: the worst first.
-
-        Convergence, verdicts, sensitivity to priors, the influence of rows (of levels with `by`), and
-        robust sds beside the posterior's.
-        """
-        from .check_up import check_up, look_at
-
-        groups: tuple[Any, Any] = (None, None)
-        if by is not None:
-            groups = grouped(self._what_if(), by, self.observed)
-        return check_up(repr(self).partition("\n")[0], look_at(self, self._sensitivity, groups))
-
-    def _what_if(self) -> Sensitivity:
-        if isinstance(self._sensitivity, Sensitivity):
-            return self._sensitivity
-        if self._sensitivity is None:
-            self._require_engine("derivatives of its fit")
-        raise InvalidModel(
-            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
-            "has no fit of independent rows behind it."
-        )
-
-    def _one(self, name: Any) -> list[str]:
-        chosen = self._choose(name)
-        if len(chosen) != 1:
-            raise InvalidModel(
-                f"{name!r} stands for {len(chosen)} quantities; name one: {', '.join(chosen[:5])}."
-            )
-        return chosen
+    # ---- functions ------------------------------------------------------------------------
 
     def of(
         self,

@@ -1,0 +1,138 @@
+"""The questions of what if, as a posterior answers them: other priors, fewer rows, one row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..engine.response import Response
+from ..errors import InvalidModel
+from ..numerics.double import in_double
+from .blocks import FamilyBlock
+from .certificate import Certificate
+from .estimate import Estimate
+from .intervals import check_probability
+from .leave_one_out import loo_table
+from .sensitivity import PriorQuestions, Sensitivity
+from .what_if import Fragility, fragile, grouped, influence_table, prior_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .check_up import CheckUp
+    from .posterior import Posterior
+
+
+class WhatIf:
+    """The part of a posterior that derivatives of its fit answer."""
+
+    estimate: Estimate
+    observed: Mapping[str, Any] | None
+    _sensitivity: PriorQuestions | None
+
+    if TYPE_CHECKING:  # of the posterior itself
+
+        @property
+        def certificate(self) -> Certificate | None:
+            """The certificate, where there is one."""
+
+        def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
+            """Joint draws of every block."""
+
+        def _choose(self, names: str | Iterable[str] | None) -> list[str]: ...
+        def _at(self, names: Iterable[str]) -> np.ndarray: ...
+        def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]: ...
+        def _require_engine(self, what: str) -> Response: ...
+
+    def prior_sensitivity(
+        self, names: str | Iterable[str] | None = None, verify: int = 0
+    ) -> pd.DataFrame:
+        """How every number of the model moves every mean and sd, without a refit.
+
+        Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
+        a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
+        step in posterior sds, by first order; the largest first. `verify` fits the first so many
+        hyperparameters anew at the whole step, in the column `verified`.
+        """
+        chosen = self._choose(names)
+        if self._sensitivity is None:
+            self._what_if()
+        assert self._sensitivity is not None
+        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
+
+    def influence(
+        self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
+    ) -> pd.DataFrame:
+        """The change of every mean if a row were left out, a row each.
+
+        With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
+        posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
+        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit.
+        """
+        chosen, what_if = self._choose(names), self._what_if()
+        codes, levels = grouped(what_if, by, self.observed)
+        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
+
+    def fragility(self, name: str, prob: float = 0.94) -> Fragility:
+        """The fewest rows without which the sign of a mean, or its interval, would change.
+
+        Rows are found by their influence, and each set is verified by one refit without it.
+        """
+        check_probability("prob", prob)
+        (chosen,) = self._one(name)
+        i = int(self._at([chosen])[0])
+        lower, upper = self._intervals(prob)
+        return fragile(self._what_if(), chosen, i, float(lower[i]), float(upper[i]))
+
+    @in_double
+    def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
+        """Leave-one-out log predictive density of every row, its local variables integrated out.
+
+        By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows.
+        """
+        what_if = self._what_if()
+        if self.certificate is not None:
+            T, weights = self.certificate.statistics, self.certificate.weights
+            with np.errstate(divide="ignore"):
+                return loo_table(what_if, T, np.log(weights), "the certificate's draws")
+        drawn = self.draws(draws, seed)
+        blocks = self.estimate.blocks.items()
+        T = np.concatenate(
+            [q.statistics_of(drawn[b]) for b, q in blocks if isinstance(q, FamilyBlock)], axis=1
+        )
+        return loo_table(what_if, T, np.zeros(len(T)), "draws of linear response")
+
+    def check(self, by: Any = None) -> CheckUp:
+        """One page on how far the answer can be believed: the worst first.
+
+        Convergence, verdicts, sensitivity to priors, the influence of rows (of levels with `by`), and
+        robust sds beside the posterior's.
+        """
+        from .check_up import check_up, look_at
+
+        groups: tuple[Any, Any] = (None, None)
+        if by is not None:
+            groups = grouped(self._what_if(), by, self.observed)
+        found = look_at(cast("Posterior", self), self._sensitivity, groups)
+        return check_up(repr(self).partition("\n")[0], found)
+
+    def _what_if(self) -> Sensitivity:
+        if isinstance(self._sensitivity, Sensitivity):
+            return self._sensitivity
+        if self._sensitivity is None:
+            self._require_engine("derivatives of its fit")
+        raise InvalidModel(
+            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
+            "has no fit of independent rows behind it."
+        )
+
+    def _one(self, name: Any) -> list[str]:
+        chosen = self._choose(name)
+        if len(chosen) != 1:
+            raise InvalidModel(
+                f"{name!r} stands for {len(chosen)} quantities; name one: {', '.join(chosen[:5])}."
+            )
+        return chosen
