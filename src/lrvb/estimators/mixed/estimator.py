@@ -43,12 +43,11 @@ from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
+from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.sensitivity import PriorSensitivity
-from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
 if TYPE_CHECKING:
@@ -65,9 +64,10 @@ class MixedModel:
     (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
     "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
     `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
-    are integrated by importance sampling, with all
-    coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
-    "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
+    are integrated by importance sampling, with all coefficients (β, z) summed out exactly given
+    them; where that cannot be done, by a Gaussian block given them, whose evidence every level's own
+    sum mends. "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors.
+    "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
@@ -132,7 +132,7 @@ class MixedModel:
             try:
                 priors = resolve(self.priors, design)
                 found = integrate_model(design, priors, standard, self._bar())
-            except (NoExactSums, TooMuchWork, NoMode) as error:
+            except (TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
@@ -243,7 +243,7 @@ class MixedModel:
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            steps = "draws" if self.certificate_.method == IMPORTANCE else "iterations"
+            steps = "iterations" if self.certificate_.method == VARIATIONAL else "draws"
             state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"

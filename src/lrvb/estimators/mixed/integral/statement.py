@@ -1,4 +1,4 @@
-"""From a design and its priors to sums that are exact given the hyperparameters, if there are any."""
+"""From a design and its priors to the sums inside: exact given the hyperparameters, or a Gaussian block."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....errors import LrvbError
+from ....integrated.block.model import Block
 from ....integrated.choice import choose
 from ....integrated.density import Density
 from ....integrated.gaussian import Gaussian, dense_work
@@ -22,10 +22,6 @@ from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
 DENSE = 2e7  # evaluations of a row's density that all of them may cost: about half a second
-
-
-class NoExactSums(LrvbError):
-    """A model whose coefficients cannot be summed out exactly."""
 
 
 class Statement(NamedTuple):
@@ -51,8 +47,10 @@ class Statement(NamedTuple):
         return [term.spread(parts[t]) for t, term in enumerate(self.terms)]
 
 
-def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Statement:
-    """The sums of a design; `NoExactSums` says why there are none."""
+def state(
+    design: Design, priors: MixedPriors, standard: Standardisation, instead: str = ""
+) -> Statement:
+    """The sums of a design; a Gaussian block where none are exact, or where `instead` says why not those."""
     terms = []
     for term, prior in zip(design.terms, priors.terms, strict=True):
         factor = design.factors[term.factor]
@@ -79,9 +77,10 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
-    found = choose(rows, terms)
+    found = None if instead else choose(rows, terms)
     if found is None:
-        raise NoExactSums(_why_not(design))
+        block = Block(rows, terms, instead or _why_not(design))
+        return Statement(block, tuple(terms), order, rows.p)
     return Statement(found.inside, tuple(terms), found.order, rows.p)
 
 
