@@ -28,9 +28,8 @@ LONG, FAR = (
     3.2,
 )  # length of a bent axis whose tails are not those of its middle; where those are seen
 OFF = 0.04  # sd of what the polynomial is off by over the posterior
-ROUNDS = 7
+ROUNDS = 5
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
-MANY = 20_000  # rows up to which points are cheap
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
 MOST_TILTS = 24  # fixed effects up to which each one's response is asked for
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
@@ -57,18 +56,16 @@ def integrate_block(
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
         w = weighted.weights
-        n = 2 + k if layout.N > MANY else 2 * (2 + k)
-        # tails are checked more often than they occur
-        at = np.r_[resampled(w, n, seed + round_), resampled(np.sqrt(w), n // 2, seed + round_)]
-        new = _computed(fits, frame.outward(weighted.x[np.unique(at)]))
+        # tails are looked at more often than they occur
+        tails = resampled(np.sqrt(w), 1 + k // 2, seed + round_)
+        new = _computed(fits, frame.outward(weighted.x[resampled(w, 3 + k, seed + round_)]))
+        new += _computed(fits, frame.outward(weighted.x[tails]))
         if not new:
             raise NoMode("No Gaussian block was found at draws of the hyperparameters.", point=u)
-        found = np.array([point.value for point in new])
-        expected = inside.polynomial(np.array([point.u for point in new]))
         points += new
         if progress is not None:
             progress(len(points), len(points) + budget.final)
-        off = float(np.std(found - expected))
+        off = _off(inside, new)
         center, cov = w @ weighted.x, np.cov(weighted.x.T, aweights=w).reshape(k, k)
         if off < OFF:
             break  # with the polynomial that was checked
@@ -92,6 +89,18 @@ def integrate_block(
         _respond(inside, fits)
     inside.settle(fits)
     return _joined(inside, weighted, off, seed)
+
+
+def _off(inside: Block, new: list[Point]) -> float:
+    """The sd of what the polynomial is off by at new points, each counting as the density does there."""
+    u = np.array([point.u for point in new])
+    expected = inside.polynomial(u)
+    found = np.array([point.value for point in new])
+    height = np.maximum(found, expected) + inside.frame.log_jacobian(inside.frame.inward(u))
+    share = np.exp((height - height.max()) / 2)
+    share = share / share.sum()
+    away = found - expected - share @ (found - expected)
+    return float(np.sqrt(share @ away**2))
 
 
 def _computed(fits: Fits, u: np.ndarray) -> list[Point]:

@@ -16,6 +16,11 @@ FLOOR = 1e-3  # least weight of a point
 # of sd 1 in bent coordinates, which is what a prior's tail towards an sd of 0, or a correlation of 1, is
 SURE, FLATTEST = 2.0, 0.3
 REWEIGHTED = 4
+LENGTH, NUGGET, MOST = (
+    1.0,
+    0.1,
+    3.0,
+)  # of the smooth function through what the polynomial leaves, in sds
 SPARE = 1.5  # equations for every unknown
 NEAR = 12.0  # fall of the log density within which a point says something of the coefficients
 
@@ -75,6 +80,10 @@ class Polynomial:
             self.added = np.linalg.lstsq(H * root[:, None], added * root[:, None], rcond=1e-10)[0]
             guess = self.top + F[0] @ self.coefficients + H @ self.added[:, 0]
             counts = np.maximum(counts, guess + frame.log_jacobian(e))
+        # what it leaves at the points is joined by a smooth function around them
+        self.e = e
+        left = np.clip(value - guess, -MOST, MOST)
+        self.left = np.linalg.solve(_kernel(e, e) + NUGGET**2 * np.eye(len(e)), left)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """log p(y, u) at n points (n, k), (n,)."""
@@ -82,6 +91,7 @@ class Polynomial:
         inner, beyond = _within(e)
         value = _features(inner, self.monomials) @ self.coefficients
         value = self.top + value + _features(inner, self.few) @ self.added[:, 0]
+        value = value + _kernel(inner, self.e) @ self.left
         square, bent = (inner**2).sum(1), ((inner @ self.frame.axes.T) ** 2).sum(1)
         fall = np.maximum(FLATTEST * (square - SURE**2), bent) / 2
         return np.minimum(value, self.highest - fall - self.frame.log_jacobian(inner)) - beyond
@@ -132,6 +142,12 @@ def _affordable(k: int, equations: int, degree: int) -> list[tuple[int, ...]]:
                 chosen += added
                 break
     return chosen
+
+
+def _kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """exp(−½|a − b|²/ℓ²) of all pairs."""
+    square = ((a[:, None] - b) ** 2).sum(2)
+    return np.exp(-square / (2 * LENGTH**2))
 
 
 def _features(e: np.ndarray, monomials: Sequence[tuple[int, ...]]) -> np.ndarray:
