@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..likelihoods import Given, Likelihood
-from .coordinates import LOG, Kind
+from ..likelihoods import Dispersion, Given, Likelihood
+from ..likelihoods.dispersion import labels_of
+from .coordinates import Kind
 
 Columns = tuple[np.ndarray, ...]  # of the rows: the response, the family's extras, any weights
 
@@ -16,18 +17,26 @@ Columns = tuple[np.ndarray, ...]  # of the rows: the response, the family's extr
 class Density:
     """log p(y | η, φ) of a likelihood; columns, η and dispersions φ broadcast against each other.
 
-    Every dispersion is positive, and its logarithm a coordinate of θ. If `weighted`, the last column has
-    weights w, and a row's density is p(y | η, φ)^w: that of w such rows.
+    φ are values by their labels; θ has their coordinates. `dispersions` are the likelihood's own unless
+    they depend on the data. If `weighted`, the last column has weights w, and a row's density is
+    p(y | η, φ)^w: that of w such rows.
     """
 
-    def __init__(self, likelihood: Likelihood, extras: Sequence[str] = (), weighted: bool = False):
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        extras: Sequence[str] = (),
+        dispersions: tuple[Dispersion, ...] | None = None,
+        weighted: bool = False,
+    ):
         self.likelihood, self.extras, self.weighted = likelihood, tuple(extras), weighted
-        self.names = tuple(dispersion.name for dispersion in likelihood.dispersions)
+        self.dispersions = likelihood.dispersions if dispersions is None else dispersions
+        self.labels = labels_of(self.dispersions)
 
     @property
-    def dispersions(self) -> tuple[Kind, ...]:
-        """Kinds of φ as θ states them."""
-        return tuple(LOG * len(self.names))
+    def kinds(self) -> list[Kind]:
+        """Kinds of the dispersions' coordinates in θ."""
+        return [kind for dispersion in self.dispersions for kind in dispersion.range.kinds]
 
     @property
     def exponential(self) -> str:
@@ -39,6 +48,10 @@ class Density:
             if "log_p" in vars(base) or "kernel" in vars(base):
                 return ""
         return ""
+
+    def counting(self) -> Density:
+        """The same of rows with weights."""
+        return Density(self.likelihood, self.extras, self.dispersions, True)
 
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
@@ -64,4 +77,4 @@ class Density:
     def _given(self, columns: Columns, phi: Sequence[Any] = ()) -> Given:
         own = columns[1:-1] if self.weighted else columns[1:]
         given = dict(zip(self.extras, own, strict=True))
-        return given | dict(zip(self.names, phi, strict=False))
+        return given | dict(zip(self.labels, phi, strict=False))

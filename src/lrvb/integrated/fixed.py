@@ -26,7 +26,7 @@ class Fixed:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
-        return FREE * self.p + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + self.rows.likelihood.kinds
 
     @property
     def fewest(self) -> int:
@@ -39,8 +39,8 @@ class Fixed:
         return min(self.N * (0.7 + self.p / 150), _MOST)
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, dispersions 1."""
-        return np.concatenate([self.rows.mean, np.zeros(len(self.rows.dispersions))])
+        """A first θ: β at its prior mean, and the dispersions' own."""
+        return np.concatenate([self.rows.mean, self.rows.dispersion_start()])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""

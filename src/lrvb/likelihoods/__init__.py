@@ -3,8 +3,9 @@
 from typing import Any
 
 from ..errors import InvalidModel
-from .base import Dispersion, Likelihood, LikelihoodRows
+from .base import Likelihood, LikelihoodRows
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
+from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
 from .links import IDENTITY, LOG, LOGIT, Link
@@ -46,6 +47,8 @@ __all__ = [
     "LOGIT",
     "NEGATIVE_BINOMIAL",
     "POISSON",
+    "POSITIVE",
+    "PROBABILITY",
     "Bernoulli",
     "Binomial",
     "Dispersion",
@@ -55,6 +58,10 @@ __all__ = [
     "LikelihoodRows",
     "Link",
     "NegativeBinomial",
+    "Ordered",
     "Poisson",
+    "Positive",
+    "Probability",
+    "Range",
     "likelihood_of",
 ]
