@@ -65,9 +65,7 @@ class Density:
 
     def derivatives(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> tuple[Any, Any]:
         """Score ∂/∂η and information −∂²/∂η²."""
-        score, information = self.likelihood.derivatives(
-            columns[0], eta, self._given(columns, phi)
-        )
+        score, information = self.likelihood.derivatives(columns[0], eta, self._given(columns, phi))
         return self._counted(columns, score), self._counted(columns, information)
 
     def _counted(self, columns: Columns, each: Any) -> Any:

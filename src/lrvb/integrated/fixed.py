@@ -69,9 +69,7 @@ class Fixed:
         H[:p, :p] = -rows.X.T @ (rows.X * information[:, None])
         columns = tuple(column[:, None] for column in rows.columns)
         for i in range(d - p):
-            slope, mixed, bends = rows.dispersion_derivatives(
-                theta[p:], i, columns, eta[:, None]
-            )
+            slope, mixed, bends = rows.dispersion_derivatives(theta[p:], i, columns, eta[:, None])
             gradient[p + i] = slope.sum()
             H[p + i, :p] = H[:p, p + i] = rows.X.T @ mixed[:, 0]
             H[p + i, p:] = [bend.sum() for bend in bends]

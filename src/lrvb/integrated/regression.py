@@ -70,9 +70,7 @@ class Regression:
 
     def weighted(self, weights: np.ndarray) -> Regression:
         """The same rows, each counting `weights` (N,) times instead."""
-        return replace(
-            self, likelihood=self.likelihood.counting(), columns=(*self.plain, weights)
-        )
+        return replace(self, likelihood=self.likelihood.counting(), columns=(*self.plain, weights))
 
     def take(self, rows: np.ndarray) -> Regression:
         """Some of the rows, in the order of `rows`."""
