@@ -87,9 +87,13 @@ SHIPPED = [
     LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
     LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
     LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
-    LikelihoodCase(Binomial("cloglog"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.15, 1.0)),
+    LikelihoodCase(
+        Binomial("cloglog"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.15, 1.0)
+    ),
     LikelihoodCase(Bernoulli("probit"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)),
-    LikelihoodCase(Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)),
+    LikelihoodCase(
+        Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)
+    ),
 ]
 CASES = [
     *SHIPPED,

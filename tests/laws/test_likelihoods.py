@@ -163,7 +163,9 @@ def test_draws_follow_the_distribution_function(case):
 # ---- links ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("link", [IDENTITY, LOG, LOGIT, PROBIT, CLOGLOG], ids=lambda link: link.name)
+@pytest.mark.parametrize(
+    "link", [IDENTITY, LOG, LOGIT, PROBIT, CLOGLOG], ids=lambda link: link.name
+)
 def test_links_invert_and_have_their_slopes(link):
     """g(g⁻¹(η)) = η, and the slope is the derivative by five points: h⁴ is 1e-10."""
     assert_allclose(link.apply(link.inverse(ETA)), ETA, atol=1e-13)

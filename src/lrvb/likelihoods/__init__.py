@@ -43,7 +43,7 @@ def likelihood_of(family: Any) -> Likelihood:
 
 
 def _without_own_link(name: str) -> str:
-    """ "poisson(log)" is "poisson": the link that a family has anyway."""
+    """A name such as "poisson(log)" without the link that the family has anyway."""
     first, _, rest = name.partition("(")
     own = first in FAMILIES and rest == f"{FAMILIES[first].link.name})"
     return first if own else name

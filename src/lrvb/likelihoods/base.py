@@ -112,6 +112,8 @@ class Likelihood:
         self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y, by the laws of total expectation and variance."""
+        if not v.any():
+            return self.mean(mean, given), self.variance(mean, given)
         root = np.sqrt(v)
         first, second, noise = (np.zeros_like(mean) for _ in range(3))
         for x, weight in zip(*hermite(root.max(initial=0.0) / self.link.unit), strict=True):

@@ -52,6 +52,8 @@ class Link:
         self, eta: np.ndarray, v: np.ndarray, own: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd over η ~ N(eta, v) of the curve in which e ~ N(0, own) is averaged out."""
+        if not v.any():
+            return self.averaged(eta, own), np.zeros_like(eta)
         root, first, second = np.sqrt(v), np.zeros_like(eta), np.zeros_like(eta)
         for x, weight in zip(*hermite(root.max(initial=0.0) / self.unit), strict=True):
             value = self.averaged(eta + root * x, own)

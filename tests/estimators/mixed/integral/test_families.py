@@ -78,3 +78,32 @@ def test_against_sums_on_a_grid(case):
         spread = float(np.sqrt((p * value**2).sum() - exact**2))
         assert abs(model.posterior_.mean(name)[name] - exact) < 0.1 * spread, name
         assert abs(model.posterior_.sd(name)[name] / spread - 1) < 0.1, name
+
+
+def test_a_link_is_said_in_words_or_by_an_object():
+    """Blanks and a family's own link change nothing; a link that it has not is answered by the list."""
+    from lrvb.likelihoods import Bernoulli, likelihood_of
+
+    assert likelihood_of("bernoulli( probit )").name == Bernoulli(link="probit").name
+    assert likelihood_of("poisson(log)").name == "poisson"
+    assert repr(Bernoulli("cloglog")) == "Bernoulli(link='cloglog')"
+    with pytest.raises(lrvb.InvalidModel, match=r"there are .*'bernoulli\(probit\)'"):
+        likelihood_of("poisson(probit)")
+    with pytest.raises(lrvb.InvalidModel, match="link='log' is none of family 'bernoulli'; there"):
+        Bernoulli(link="log")
+
+
+def test_predicted_probabilities_go_through_the_link():
+    """At the posterior means of all coefficients, within the posterior's own uncertainty."""
+    rng = np.random.default_rng(5)
+    g, x = np.repeat(np.arange(10), 20), rng.normal(size=200)
+    y = rng.binomial(9, ndtr(0.3 + 0.5 * x))
+    data = {"y": y, "x": x, "g": g, "n": np.full(200, 9)}
+    model = lrvb.MixedModel("prop(y, n) ~ x + (1|g)", "binomial(probit)").fit(data)
+    new = {name: column[::10] for name, column in data.items()}
+    table, eta = model.predict(new, interval=0.9), model.predict(new, scale="link")
+    assert np.abs(table["mean"] - ndtr(eta["mean"] / np.sqrt(1 + eta["sd"] ** 2))).max() < 1e-3
+    assert ((table["lower"] < table["mean"]) & (table["mean"] < table["upper"])).all()
+    counts = model.predict(new, interval=0.9, kind="response")
+    assert np.abs(counts["mean"] - 9 * table["mean"]).max() < 1e-2
+    assert (counts["upper"] <= 9).all()
