@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..likelihoods import Given, Likelihood
-from .coordinates import LOG, Kind
+from ..likelihoods import Dispersion, Given, Likelihood
+from ..likelihoods.dispersion import labels_of
+from .coordinates import Kind
 
 Columns = tuple[np.ndarray, ...]  # of the rows: the response, and the family's extras
 
@@ -16,17 +17,24 @@ Columns = tuple[np.ndarray, ...]  # of the rows: the response, and the family's 
 class Density:
     """log p(y | η, φ) of a likelihood; columns, η and dispersions φ broadcast against each other.
 
-    Every dispersion is positive, and its logarithm a coordinate of θ.
+    φ are values by their labels; θ has their coordinates. `dispersions` are the likelihood's own unless
+    they depend on the data.
     """
 
-    def __init__(self, likelihood: Likelihood, extras: Sequence[str] = ()):
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        extras: Sequence[str] = (),
+        dispersions: tuple[Dispersion, ...] | None = None,
+    ):
         self.likelihood, self.extras = likelihood, tuple(extras)
-        self.names = tuple(dispersion.name for dispersion in likelihood.dispersions)
+        self.dispersions = likelihood.dispersions if dispersions is None else dispersions
+        self.labels = labels_of(self.dispersions)
 
     @property
-    def dispersions(self) -> tuple[Kind, ...]:
-        """Kinds of φ as θ states them."""
-        return tuple(LOG * len(self.names))
+    def kinds(self) -> list[Kind]:
+        """Kinds of the dispersions' coordinates in θ."""
+        return [kind for dispersion in self.dispersions for kind in dispersion.range.kinds]
 
     @property
     def exponential(self) -> str:
@@ -52,4 +60,4 @@ class Density:
 
     def _given(self, columns: Columns, phi: Sequence[Any] = ()) -> Given:
         given = dict(zip(self.extras, columns[1:], strict=True))
-        return given | dict(zip(self.names, phi, strict=False))
+        return given | dict(zip(self.labels, phi, strict=False))

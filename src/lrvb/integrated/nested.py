@@ -105,7 +105,7 @@ class Nested:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
-        return FREE * self.p + 2 * LOG + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + 2 * LOG + self.rows.likelihood.kinds
 
     @property
     def fewest(self) -> int:
@@ -113,9 +113,9 @@ class Nested:
         return self.outer.levels
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, sds of ½, dispersions 1 (a probability ½)."""
-        k = len(self.rows.likelihood.dispersions)
-        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), np.zeros(k)])
+        """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
+        tail = self.rows.dispersion_start()
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), tail])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.

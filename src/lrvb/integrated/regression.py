@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_expit
 
-from .coordinates import Kind
+from ..likelihoods.dispersion import split_coordinates, values_at
 from .density import Columns, Density
 from .mode import differenced
 
@@ -71,24 +70,26 @@ class Regression:
     def log_prior_dispersion(self, theta: np.ndarray) -> np.ndarray:
         """log p of the dispersions' part of θ at n points (n, k), (n,), with its Jacobian."""
         total = np.zeros(len(theta))
-        for j, (kind, prior) in enumerate(
-            zip(self.likelihood.dispersions, self.dispersions, strict=True)
-        ):
-            t = theta[:, j]
-            total += prior.log_density(natural(kind, t))
-            total += t if kind == "log" else log_expit(t) + log_expit(-t)
+        parts = split_coordinates(self.likelihood.dispersions, theta)
+        for (dispersion, u), prior in zip(parts, self.dispersions, strict=True):
+            total += dispersion.range.log_density(prior, u)
         return total
 
+    def dispersion_start(self) -> np.ndarray:
+        """A first value of the dispersions' part of θ, (k,)."""
+        parts = [dispersion.range.start() for dispersion in self.likelihood.dispersions]
+        return np.concatenate([np.zeros(0), *parts])
+
     def phi(self, theta: np.ndarray) -> list[np.ndarray]:
-        """The dispersions themselves at n points of their part of θ (n, k), each (n,)."""
-        return [natural(kind, theta[:, j]) for j, kind in enumerate(self.likelihood.dispersions)]
+        """The dispersions' values at n points of their part of θ (n, k), each (n,)."""
+        return values_at(self.likelihood.dispersions, theta)
 
     def dispersion_derivatives(
         self, tail: np.ndarray, i: int, columns: Columns, eta: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Derivatives of rows' log densities in the i-th dispersion's coordinate, by differences.
+        """Derivatives of rows' log densities in the dispersions' i-th coordinate, by differences.
 
-        The first; the mixed one with η; the second ones with each dispersion. tail (k,) is the
+        The first; the mixed one with η; the second ones with each coordinate. tail (k,) is the
         dispersions' part of θ; columns (N, 1) and eta (N, Q), as are the results.
         """
         k, h = len(tail), _STEP
@@ -135,11 +136,6 @@ class Regression:
         gradient[p:d] += first
         H[p:, p:] += second
         return value, gradient, H
-
-
-def natural(kind: Kind, theta: np.ndarray) -> np.ndarray:
-    """A dispersion from its coordinate: e^θ, or 1/(1 + e^−θ) of a logit."""
-    return np.exp(theta) if kind == "log" else expit(theta)
 
 
 def lifted(phi: Sequence[np.ndarray], axes: int) -> list[np.ndarray]:

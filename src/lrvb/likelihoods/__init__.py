@@ -3,8 +3,9 @@
 from typing import Any
 
 from ..errors import InvalidModel
-from .base import Dispersion, Likelihood, LikelihoodRows
+from .base import Likelihood, LikelihoodRows
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
+from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
 from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
@@ -61,6 +62,8 @@ __all__ = [
     "LOGIT",
     "NEGATIVE_BINOMIAL",
     "POISSON",
+    "POSITIVE",
+    "PROBABILITY",
     "PROBIT",
     "Bernoulli",
     "Binomial",
@@ -71,6 +74,10 @@ __all__ = [
     "LikelihoodRows",
     "Link",
     "NegativeBinomial",
+    "Ordered",
     "Poisson",
+    "Positive",
+    "Probability",
+    "Range",
     "likelihood_of",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
-from ..prior import Gamma, HalfStudentT
+from .dispersion import Dispersion
 from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
@@ -19,13 +19,6 @@ _STEP = 1e-4  # of central differences in η: first derivatives to 1e-8, second 
 
 #: (column, row, value, problem, remedy) → the error that names them.
 Refuse = Callable[[str, int, Any, str, str], Exception]
-
-
-class Dispersion(NamedTuple):
-    """A parameter of the rows beside η: its name, and the default prior at the data's scale."""
-
-    name: str
-    prior: Callable[[float], Gamma | HalfStudentT]
 
 
 class Likelihood:
@@ -55,6 +48,10 @@ class Likelihood:
     #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
     exponential: str = ""
 
+    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+        """The dispersions of a response with these values: as many thresholds as they need."""
+        return self.dispersions
+
     # ---- the density ----------------------------------------------------------------------
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
@@ -81,6 +78,19 @@ class Likelihood:
     def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """E[y | η]."""
         return self.link.inverse(eta)
+
+    def mean_on_link(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """g(mean of a row) with the link g, less what extras such as trials have to do with it.
+
+        η itself, unless a dispersion has a part in the mean.
+        """
+        return eta
+
+    def mean_moments(
+        self, eta: np.ndarray, v: np.ndarray, own: np.ndarray, given: Given = NOTHING
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd over η ~ N(eta, v) of g⁻¹(`mean_on_link`) in which e ~ N(0, own) is averaged out."""
+        return self.link.moments(eta, v, own)
 
     def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """The derivative of the mean in η."""

@@ -6,6 +6,7 @@ import html
 
 import pandas as pd
 
+from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
@@ -72,7 +73,7 @@ def summarize_model(
     else:
         sds = sd_table(design, posterior.response, prob)
         correlations = correlation_table(design, posterior, prob)
-    dispersions = [name for name, _ in priors.dispersions]
+    dispersions = list(labels_of(design.dispersions)) if priors.dispersions else []
     own = [name for name in sds.index if name == "sd[residual]"]
     others = [name for name in sds.index if name not in own]
     parts = [fixed, sds.loc[others], correlations, sds.loc[own]]
