@@ -41,10 +41,9 @@ class Density:
     @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
-        kind = type(self.likelihood)
-        for base in kind.__mro__:
+        for base in type(self.likelihood).__mro__:
             if "exponential" in vars(base):
-                return kind.exponential
+                return self.likelihood.exponential
             if "log_p" in vars(base) or "kernel" in vars(base):
                 return ""
         return ""

@@ -29,8 +29,10 @@ class Likelihood:
     laws hold it against what is derived here.
     """
 
-    name: ClassVar[str]
-    link: ClassVar[Link]
+    name: str
+    link: Link
+    #: the links that it can have, where there are several: "family(link)" is its name with another
+    links: ClassVar[tuple[Link, ...]] = ()
     #: columns of the data besides the response that a row brings, such as trials
     extras: ClassVar[tuple[str, ...]] = ()
     dispersions: ClassVar[tuple[Dispersion, ...]] = ()
@@ -44,7 +46,7 @@ class Likelihood:
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
     #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
-    exponential: ClassVar[str] = ""
+    exponential: str = ""
 
     def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
         """The dispersions of a response with these values: as many thresholds as they need."""
@@ -120,9 +122,11 @@ class Likelihood:
         self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y, by the laws of total expectation and variance."""
+        if not v.any():
+            return self.mean(mean, given), self.variance(mean, given)
         root = np.sqrt(v)
         first, second, noise = (np.zeros_like(mean) for _ in range(3))
-        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
+        for x, weight in zip(*hermite(root.max(initial=0.0) / self.link.unit), strict=True):
             eta = mean + root * x
             value = self.mean(eta, given)
             first += weight * value
