@@ -8,6 +8,7 @@ import numpy as np
 
 from ....integrated.importance import resampled
 from ....integrated.normal import Normal
+from ....likelihoods.dispersion import labels_of
 from ..answers.joint import JointDraws
 from .fit import IntegratedFit
 
@@ -30,10 +31,10 @@ def integrated_draws(fit: IntegratedFit, n: int, rng: np.random.Generator) -> Jo
     beta = drawn.beta @ fit.standard.T.T + fit.standard.t
     values[:, : beta.shape[1]] = beta
     found = dict(zip(fit.statement.order, drawn.effects, strict=True))
-    names = [dispersion.name for dispersion in design.family.dispersions]
     if isinstance(inside, Normal):
         noise = {"residual": np.exp(theta[:, -1])}
     else:
+        names = labels_of(fit.statement.parameters)
         noise = dict(zip(names, fit.statement.dispersions(theta), strict=True))
     labels = [label for label in fit.estimate.labels if label is not None]
     return JointDraws(
