@@ -41,7 +41,12 @@ class Density:
 
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
-        return float(np.sum(self.likelihood.constant(columns[0], self._given(columns))))
+        return float(np.sum(self.constants(columns)))
+
+    def constants(self, columns: Columns) -> np.ndarray:
+        """What depends neither on η nor on φ, of every row (N,)."""
+        found = self.likelihood.constant(columns[0], self._given(columns))
+        return np.broadcast_to(found, columns[0].shape)
 
     def log_p(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> Any:
         """log p(y | η, φ) but for the constant."""

@@ -29,12 +29,13 @@ class NoExactSums(LrvbError):
 
 
 class Statement(NamedTuple):
-    """The sums, the terms as in the design, and the order in which θ has them."""
+    """The sums, the terms as in the design, the order in which θ has them, β's number, and the rows."""
 
     inside: Normal | Inside
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
+    rows: Regression
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
         """The response's own parameters (n,) each at n points of θ, whose last columns are their logs."""
@@ -78,11 +79,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     if design.family.quadratic:
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
-        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
+        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
-    return Statement(found.inside, tuple(terms), found.order, rows.p)
+    return Statement(found.inside, tuple(terms), found.order, rows.p, rows)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
