@@ -54,7 +54,7 @@ class Crossed:
         return self.small.levels
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, levels 0, sds and dispersions 1."""
+        """A first θ: β at its prior mean, levels 0, sds 1, dispersions at their start."""
         inner = self.levels.start()
         return np.concatenate([inner[: self.p], self.small.start(1.0), inner[self.p :]])
 

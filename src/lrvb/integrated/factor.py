@@ -127,7 +127,7 @@ class Factor(ABC):
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
         spread = [kind for term in self.terms for kind in term.kinds]
-        return FREE * self.p + spread + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + spread + self.rows.likelihood.kinds
 
     @property
     def fewest(self) -> int:
@@ -149,9 +149,9 @@ class Factor(ABC):
         )
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, effects that move rows by about ½, dispersions 1."""
+        """A first θ: β at its prior mean, effects that move rows by about ½, dispersions at their start."""
         spread = [term.start(0.5) for term in self.terms]
-        return np.concatenate([self.rows.mean, *spread, np.zeros(len(self.rows.dispersions))])
+        return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""

@@ -96,7 +96,7 @@ class Nested:
         self.constant = rows.likelihood.constant(rows.columns)
         self.p = rows.p
         # rows of the largest inner level, of one trial each
-        single = len(rows.columns) == 1 or bool(np.all(rows.columns[1] == 1))
+        single = all(bool(np.all(column == 1)) for column in rows.columns[1:])
         self.largest = float(np.bincount(self.of).max()) if single else np.inf
         self.information: tuple[float, float] | None = None
         self.step, self.single = _START, False
@@ -105,7 +105,7 @@ class Nested:
     @property
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
-        return FREE * self.p + 2 * LOG + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + 2 * LOG + self.rows.likelihood.kinds
 
     @property
     def fewest(self) -> int:
@@ -113,9 +113,9 @@ class Nested:
         return self.outer.levels
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, sds of ½, dispersions 1 (a probability ½)."""
-        k = len(self.rows.likelihood.dispersions)
-        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), np.zeros(k)])
+        """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
+        tail = self.rows.dispersion_start()
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), tail])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.
@@ -387,12 +387,14 @@ class Nested:
 
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
-        rows, y = self.rows, self.rows.columns[0]
+        rows, w = self.rows, self.rows.weights
+        y = rows.columns[0] if w is None else w * rows.columns[0]
         far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
         if rows.likelihood.exponential == "rate" and far < _LARGEST:
             # Σ yη + t Σ y − e^t Σ e^η
             counts = np.add.reduceat(y, self.starts)
-            total = np.add.reduceat(np.exp(eta), self.starts)
+            rate = np.exp(eta) if w is None else w * np.exp(eta)
+            total = np.add.reduceat(rate, self.starts)
             L = np.multiply.outer(counts, t) - np.multiply.outer(total, np.exp(t))
             return L + np.add.reduceat(y * eta, self.starts)[:, None]
         if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:

@@ -55,7 +55,7 @@ def left_out_table(
     weights: np.ndarray | None = None,
     what: str = "row",
 ) -> pd.DataFrame:
-    """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n) with their places (n,) a chunk.
+    """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
 
     `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
     and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once.

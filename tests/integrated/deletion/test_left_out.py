@@ -11,6 +11,7 @@ from lrvb.integrated.choice import choose
 from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.deletion.blocks import blocks_of
 from lrvb.integrated.deletion.left_out import leave_out
+from lrvb.integrated.fixed import Fixed
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.nested import Nested
@@ -51,6 +52,8 @@ def _glmm(kind, family):
     eta = 0.5 + 0.6 * X[:, 1] + RNG.standard_normal(9)[G]
     rows = regression(family, eta, X)
     tail = dispersion(family)
+    if kind == "fixed":
+        return rows, [], lambda r, t: Fixed(r), [0.4, 0.5, *tail]
     if kind == "levels":
         return rows, [_term(G)], lambda r, t: Levels(r, t[0]), [0.4, 0.5, -0.2, *tail]
     if kind == "slopes":
@@ -83,6 +86,7 @@ def _differences(make, rows, terms, theta, codes):
 @pytest.mark.parametrize(
     ("kind", "family"),
     [
+        ("fixed", "negbinomial"),
         ("levels", "poisson"),
         ("levels", "negbinomial"),
         ("slopes", "bernoulli"),
@@ -116,11 +120,16 @@ def _gaussian(crossed):
     return rows, terms, lambda r, t: Gaussian(r, t, HALF_T), start
 
 
-@pytest.mark.parametrize("crossed", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["one factor", "crossed", "none"])
 @pytest.mark.parametrize("by", BY)
-def test_gaussian_blocks(by, crossed):
-    """Exact, and so is β's mean without the block."""
-    rows, terms, make, start = _gaussian(crossed)
+def test_gaussian_blocks(by, kind, weighted):
+    """Exact, and so is β's mean without the block, also of rows that count more than once."""
+    rows, terms, make, start = _gaussian(kind == "crossed")
+    if kind == "none":
+        terms, start = [], start[-1:]
+    if weighted:
+        rows = rows.weighted(RNG.integers(1, 4, N).astype(float))
     theta, codes = _points(np.array(start)), BY[by]
     inside = make(rows, terms)
     blocks = blocks_of(codes, np.arange(codes.max() + 1))

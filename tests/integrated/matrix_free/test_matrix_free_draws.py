@@ -7,6 +7,7 @@ import pytest
 from crossing import RESIDUAL, model, rows_and_terms
 from small import intercepts
 
+from integrated.small import NORMAL_ROWS
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.integration import integrate_gaussian
 from lrvb.integrated.matrix_free import integration
@@ -89,7 +90,7 @@ def test_a_small_factor_beside_and_an_sd_of_zero():
     a, b = rng.integers(0, 60, n), rng.integers(0, 6, n)
     y = rng.normal(size=n) + 0.4 * rng.normal(size=6)[b]
     rows = Regression.independent(
-        None, (y,), np.ones((n, 1)), np.zeros(n), np.zeros(1), np.array([5.0])
+        NORMAL_ROWS, (y,), np.ones((n, 1)), np.zeros(n), np.zeros(1), np.array([5.0])
     )
     terms = [intercepts(b, 6), intercepts(a, 60)]
     free = MatrixFree(rows, terms, RESIDUAL)

@@ -38,6 +38,7 @@ from .answers.standard_deviations import derived_correlations, derived_sds, with
 from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
 from .design.design import Design, build
+from .design.requirements import require_effects
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -114,16 +115,7 @@ class MixedModel(Predictive):
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
         design = build(self.formula, data, self.family, self.missing, self.functions)
-        if not design.terms:
-            raise InvalidModel(
-                f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
-                "a model without groups elsewhere."
-            )
-        if not design.names and all(term.factor == design.observation for term in design.terms):
-            raise InvalidModel(
-                f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
-                "a fixed effect or a group."
-            )
+        require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
@@ -339,6 +331,10 @@ class MixedModel(Predictive):
 
         self._fitted()
         check_probability("prob", prob)
+        if not self._effects.names:
+            raise InvalidModel(
+                f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
+            )
         if term is not None and not (isinstance(term, str) and term in self._effects.names):
             raise InvalidModel(
                 f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."

@@ -34,13 +34,17 @@ def without_blocks(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """log p(y_b | y_−b, θ) at n points (n, blocks), and the change of E[β | θ] (n, blocks, p) if asked."""
     terms, p, r, q = inside.terms, inside.rows.p, inside.r, inside.q
-    first = terms[inside.together[0]]
-    cells = cells_of(blocks, first.codes, first.levels)
+    codes, levels = np.zeros(len(inside.rows.X), dtype=int), 1
+    if terms:
+        codes, levels = terms[inside.together[0]].codes, terms[inside.together[0]].levels
+    cells = cells_of(blocks, codes, levels)
     taken = _taken(inside, blocks, cells.rows, cells.starts, cells.block)
     level = cells.level
     value = np.empty((len(theta), blocks.n))
     change = np.empty((len(theta), blocks.n, p)) if moved else None
-    B, b = inside.B[level], inside.by.z[level]
+    B, b = np.zeros((len(level), q, r)), np.zeros((len(level), q))
+    if terms:
+        B, b = inside.B[level], inside.by.z[level]
     left_B, left_b = B - taken.B, b - taken.b
     step = max(1, _CELLS // (len(level) * r * max(r, q) + inside.G * q * (q + r)))
     for start in range(0, len(theta), step):
@@ -48,7 +52,7 @@ def without_blocks(
         c = inside.conditional(theta[at])
         tau = np.exp(-2 * theta[at, -1])
         t1, t2 = tau[:, None, None], tau[:, None, None, None]
-        E = c.within[:, level]
+        E = c.within[:, level] if terms else np.ones((len(tau), len(level), 1, 1))
         Q, logdet = inverse_of(E)
         rest_E, rest_logdet = inverse_of(Q - t2 * taken.D)
         EB, rest_EB = E @ B, rest_E @ left_B
@@ -85,24 +89,29 @@ def _taken(
     terms, of = inside.terms, inside.rows
     A = np.zeros((len(rows), inside.r))
     A[:, : of.p] = of.X[rows]
-    for t, start in zip(inside.others, inside.layout.offsets, strict=False):
+    for t, start in zip(inside.others, inside.offsets, strict=False):
         term = terms[t]
         place = start + term.codes[rows].astype(np.int64)[:, None] * term.q + np.arange(term.q)
         A[np.arange(len(rows))[:, None], place] += term.R[rows]
-    K = np.concatenate([terms[t].R[rows] for t in inside.together], axis=1)
+    K = np.zeros((len(rows), 1))
+    if terms:
+        K = np.concatenate([terms[t].R[rows] for t in inside.together], axis=1)
+    w = np.ones(len(rows)) if of.weights is None else of.weights[rows]
     y = of.columns[0][rows] - of.offset[rows] - of.X[rows] @ of.mean
     sizes = np.diff(np.append(starts, len(rows)))
     owner = np.repeat(block, sizes)
     ends = np.searchsorted(owner, np.arange(blocks.n))
-    AA = np.stack([part.T @ part for part in np.split(A, ends[1:])])
+    root = A * np.sqrt(w)[:, None]
+    AA = np.stack([part.T @ part for part in np.split(root, ends[1:])])
+    wK = K * w[:, None]
     return _Taken(
-        np.add.reduceat(K[:, :, None] * K[:, None, :], starts),
-        np.add.reduceat(K[:, :, None] * A[:, None, :], starts),
-        np.add.reduceat(K * y[:, None], starts),
+        np.add.reduceat(wK[:, :, None] * K[:, None, :], starts),
+        np.add.reduceat(wK[:, :, None] * A[:, None, :], starts),
+        np.add.reduceat(wK * y[:, None], starts),
         AA,
-        np.add.reduceat(A * y[:, None], ends),
-        np.add.reduceat(y**2, ends),
-        np.bincount(owner, minlength=blocks.n),
+        np.add.reduceat(A * (w * y)[:, None], ends),
+        np.add.reduceat(w * y**2, ends),
+        np.add.reduceat(w, ends),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import InvalidModel
 from ..crossed import Crossed
 from ..factor import Factor
+from ..fixed import Fixed
 from ..gaussian import Gaussian
 from ..inside import Inside
 from ..nested import Nested
@@ -52,8 +53,11 @@ def leave_out(
         return LeftOut(without_levels(inside, rows, terms, theta, blocks))
     if isinstance(inside, Nested):
         return LeftOut(without_nested(inside, rows, theta, blocks))
-    if blocks.single:
-        return LeftOut(without_rows(inside, rows, terms, theta, blocks.rows))
+    if blocks.single or isinstance(inside, Fixed):
+        each = without_rows(inside, rows, terms, theta, blocks.rows)
+        return LeftOut(
+            np.add.reduceat(each, np.flatnonzero(np.diff(blocks.of, prepend=-1)), axis=1)
+        )
     raise InvalidModel(
         "Groups of rows cannot be left out of this model without fits of their own; single rows can."
     )
@@ -66,7 +70,7 @@ def _dense(inside: Normal) -> Gaussian:
     sizes: dict[int, int] = {}
     for term in inside.terms:
         sizes[id(term.codes)] = sizes.get(id(term.codes), 0) + term.levels * term.q
-    beside = inside.rows.p + sum(sizes.values()) - max(sizes.values())
+    beside = inside.rows.p + sum(sizes.values()) - max(sizes.values(), default=0)
     if beside > DENSE:
         raise InvalidModel(
             f"Leaving out groups of rows needs dense matrices of {beside} coefficients, those beside the "

@@ -89,25 +89,27 @@ def without_normal_rows(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """log p(y_i | y_−i, θ) of gaussian rows (n, m), and the change of E[β | θ] (n, m, p) if asked for.
 
-    With e the residual and s² the variance of η_i given all rows: ½ log((σ² − s²)/2πσ⁴) − ½e²/(σ² − s²),
-    and −Cov(β, η_i) e/(σ² − s²). Cov(β_j, η_i) is from variances of η_i + β_j.
+    With e the residual, s² the variance of η_i given all rows, and v = σ² − s²: ½ log(v/2πσ⁴) − ½e²/v, and
+    −Cov(β, η_i) e/v; of a row that counts w times v = σ²/w − s². Cov(β_j, η_i) is from
+    variances of η_i + β_j.
     """
     rows, at = inside.rows, blocks.rows
     n, m, p = len(theta), len(at), rows.p
     e, left = np.empty((n, m)), np.empty((n, m))
     codes, R = [term.codes[at] for term in inside.terms], [term.R[at] for term in inside.terms]
     X = rows.X[at]
+    w = np.ones(m) if rows.weights is None else rows.weights[at]
     for found in inside.lines(theta, X, codes, R):
         here = found.at
         e[here] = rows.columns[0][at] - rows.offset[at] - found.eta[..., 0]
-        left[here] = np.exp(2 * theta[here, -1:]) - found.extra
-    left = np.maximum(left, 1e-300)  # a row that alone knows its own effect has h → 1
+        left[here] = np.exp(2 * theta[here, -1:]) / w - found.extra
+    left = np.maximum(left, 1e-300)  # a row that alone knows its own effect
     tau = np.exp(-2 * theta[:, -1:])
-    value = np.log(left) / 2 + np.log(tau) - _LOG_2PI / 2 - e**2 / (2 * left)
+    value = np.log(left * w * tau) / 2 + w * (np.log(tau) - _LOG_2PI) / 2 - e**2 / (2 * left)
     if not moved:
         return value, None
     change = np.empty((n, m, p))
-    s2 = 1 / tau - left
+    s2 = 1 / (w * tau) - left
     _, within = inside.beta(theta)
     for j in range(p):
         beside = X.copy()

@@ -48,7 +48,9 @@ def _rows(schur: Schur, factors: Sequence[Factor], rng: np.random.Generator) -> 
             np.bincount(cells.first, e, sums.levels[0]),
             np.bincount(cells.second, e, sums.levels[1]),
         ]
-    e = signs(rng, (sums.n,))
+    e = signs(rng, factors[0].codes.shape)
+    if factors[0].weights is not None:
+        e *= np.sqrt(factors[0].weights)
     found = []
     for factor in factors:
         by = [np.bincount(factor.codes, e * r, factor.levels) for r in factor.R.T]
