@@ -30,7 +30,7 @@ class NoExactSums(LrvbError):
 
 
 class Statement(NamedTuple):
-    """The sums, the terms as in the design, the order in which θ has them, p coefficients.
+    """The sums, the terms as in the design, the order in which θ has them, p coefficients, the rows.
 
     parameters are the response's own, other than a residual's sd, which is inside.
     """
@@ -39,6 +39,7 @@ class Statement(NamedTuple):
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
+    rows: Regression
     parameters: tuple[Dispersion, ...] = ()
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
@@ -85,11 +86,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     if design.family.quadratic:
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
-        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
+        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
-    return Statement(found.inside, tuple(terms), found.order, rows.p, design.dispersions)
+    return Statement(found.inside, tuple(terms), found.order, rows.p, rows, design.dispersions)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
