@@ -57,7 +57,8 @@ class Gaussian(Normal):
         ]
         layout = Layout(rows.X[order], self.first, others)
         self.layout = layout
-        y = (rows.columns[0] - rows.offset - rows.X @ rows.mean)[order]
+        whole = rows.columns[0] - rows.offset - rows.X @ rows.mean
+        y = whole[order]
         D, B, A = layout.cross(np.ones(layout.n))
         self.G, self.q, self.r = layout.G, layout.q, layout.r
         dense = B if isinstance(B, np.ndarray) else B.toarray()
@@ -65,7 +66,7 @@ class Gaussian(Normal):
         self.B = dense.reshape(self.G, self.q, self.r)
         self.by = layout.adjoint(y)
         self.yy = float(y @ y)
-        self.scale = float(np.sqrt(np.mean((y - y.mean()) ** 2))) or 1.0
+        self.scale = rows.spread(whole) or 1.0
 
     @property
     def work(self) -> float:
@@ -214,7 +215,7 @@ class Gaussian(Normal):
 
     def _solve(self, theta: np.ndarray, moments: bool, levels: bool = True) -> Conditional:
         """Elimination at n points: E = (D/σ² + Λ)⁻¹, S = A/σ² + P − BᵀEB/σ⁴, evidence from both."""
-        n, N, r = len(theta), self.layout.n, self.r
+        n, N, r = len(theta), self.n, self.r
         spreads = self.spreads(theta)
         tau = np.exp(-2 * theta[:, -1])
         prior = self.log_prior(theta, spreads)

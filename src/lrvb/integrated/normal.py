@@ -40,7 +40,7 @@ class Normal(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], residual: SdPrior):
         self.rows, self.terms, self.residual = rows, tuple(terms), residual
-        self.n = len(rows.X)
+        self.n = rows.n
 
     @property
     def kinds(self) -> list[Kind]:

@@ -21,7 +21,8 @@ class Regression:
     """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
     columns are rows' arrays (N,), the response first; X (N, p); offset (N,); P (p, p), which may be
-    singular where β is flat; `constant` is that of log p(β).
+    singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand for others with
+    the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those others.
     """
 
     likelihood: Density
@@ -32,6 +33,7 @@ class Regression:
     P: np.ndarray
     constant: float
     dispersions: tuple[Any, ...] = ()
+    ones: np.ndarray | None = None
 
     @classmethod
     def independent(
@@ -53,6 +55,17 @@ class Regression:
     def p(self) -> int:
         """Number of coefficients β."""
         return self.X.shape[1]
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or of those that these stand for."""
+        return len(self.X) if self.ones is None else round(float(self.ones @ self.ones))
+
+    def spread(self, values: np.ndarray) -> float:
+        """Standard deviation over all rows of values (N,), which are among the sums."""
+        ones = np.ones(len(values)) if self.ones is None else self.ones
+        left = values - ones * (ones @ values / self.n)
+        return float(np.sqrt(left @ left / self.n))
 
     def take(self, rows: np.ndarray) -> Regression:
         """Some of the rows, in the order of `rows`."""

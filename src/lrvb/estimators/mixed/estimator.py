@@ -112,8 +112,12 @@ class MixedModel:
         self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
-        """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing, self.functions)
+        """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
+
+        Rows on Dask stay in their partitions where the response is gaussian; others are brought together,
+        with a warning, while they are few.
+        """
+        design = self._read(data)
         if not design.terms:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
@@ -140,6 +144,14 @@ class MixedModel:
                 return self
         self._fit_variational(design, standard, why)
         return self
+
+    def _read(self, data: Any) -> Design:
+        if not hasattr(data, "__dask_graph__"):
+            return build(self.formula, data, self.family, self.missing, self.functions)
+        from .partitions.reading import build_partitioned
+
+        family, blocked = likelihood_of(self.family), self.factorization == "blocked"
+        return build_partitioned(self.formula, data, family, self.missing, self.functions, blocked)
 
     def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
         """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
@@ -177,7 +189,7 @@ class MixedModel:
                 estimate,
                 joint.precisions.fit.convergence,
                 local_variables=local_variables,
-                observed={design.formula.response: design.y},
+                observed=design.observed,
                 response=joint.precisions,
                 second_order=functools.partial(refine_precisions, joint),
                 checked=Checked(reason=why or "a variational fit is not checked"),
@@ -213,7 +225,7 @@ class MixedModel:
             found.estimate,
             how,
             local_variables=effects,
-            observed={design.formula.response: design.y},
+            observed=design.observed,
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,

@@ -150,9 +150,13 @@ def factors_of(terms: Sequence[Term]) -> list[Factor]:
 
 
 def sum_rows(
-    factors: Sequence[Factor], X: np.ndarray, y: np.ndarray, small: Sequence[Factor] = ()
+    factors: Sequence[Factor],
+    X: np.ndarray,
+    y: np.ndarray,
+    small: Sequence[Factor] = (),
+    n: int | None = None,
 ) -> Sums:
-    """The sums of rows with fixed effects X (N, p) and response y (N,)."""
+    """The sums of rows with fixed effects X (N, p) and response y (N,), which stand for n rows."""
     TT = _between_columns(X, y, small)
     D, t = [], []
     for factor in factors:
@@ -169,7 +173,7 @@ def sum_rows(
         (a, b): _cells(factors[a], factors[b]) for a, b in combinations(range(len(factors)), 2)
     }
     levels = tuple(factor.levels for factor in factors)
-    return Sums(len(y), TT, levels, tuple(D), tuple(t), cells)
+    return Sums(len(y) if n is None else n, TT, levels, tuple(D), tuple(t), cells)
 
 
 def _by_level(factor: Factor, columns: np.ndarray) -> np.ndarray:
