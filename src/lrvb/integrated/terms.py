@@ -43,8 +43,8 @@ class Term:
     """One term: the level of each row (N,), its coefficients' columns R (N, q), and its prior.
 
     sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all. They are
-    on the scale of the columns, or of (1, x − x̄) if `centred`. `columns` are measures of R, where its
-    rows stand for others.
+    on the scale of the columns, or of (1, x − x̄) if `centred`. weights (N,) are how often rows count;
+    `columns` are measures of R, where its rows stand for others.
     """
 
     codes: np.ndarray
@@ -53,6 +53,7 @@ class Term:
     sds: tuple[SdPrior, ...] | Wishart
     correlations: LKJ | None = None
     centred: bool = False
+    weights: np.ndarray | None = None
     columns: Measures | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class Term:
     @cached_property
     def measures(self) -> Measures:
         """Centre and spread of the columns R."""
-        return measure(self.R) if self.columns is None else self.columns
+        return measure(self.R, self.weights) if self.columns is None else self.columns
 
     @property
     def ones(self) -> np.ndarray:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ....data.standardise import Measures, measure
 from ....errors import InvalidData
-from ....likelihoods import Given, Likelihood, likelihood_of
+from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
@@ -133,6 +133,11 @@ class Design:
     def observed(self) -> dict[str, np.ndarray]:
         """The response by its name, for those who compare it with predictions."""
         return {self.formula.response: self.y}
+
+    @cached_property
+    def dispersions(self) -> tuple[Dispersion, ...]:
+        """The parameters of the response beside η."""
+        return self.family.dispersions_of(self.y)
 
     @property
     def given(self) -> Given:

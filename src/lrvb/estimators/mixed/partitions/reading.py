@@ -45,7 +45,7 @@ def build_partitioned(
     look = functools.partial(survey.survey_part, named, units, counted, own)
     found = survey.merge(parts.map(lambda _, part: look(part)))
     survey.check(found, missing)
-    if not (family.quadratic and blocked and read.bars):
+    if not (family.quadratic and blocked):
         return _gather(read.text, parts, found, family, missing, functions)
     survey.refuse_learning(read)
     small = read_design(read, survey.small_table(found, units), family, functions=functions)

@@ -94,7 +94,7 @@ def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
             np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
             for source in design.sources
         ],
-        np.array([coder.codes(table) for coder in design.coders]),
+        np.array([coder.codes(table) for coder in design.coders]).reshape(-1, table.n),
     )
 
 
@@ -156,7 +156,7 @@ def fewer(rows: Reduced) -> Reduced:
     n, k = C.shape
     if n <= k:
         return rows
-    order = np.lexsort(rows.codes)
+    order = np.lexsort(rows.codes) if len(rows.codes) else np.arange(n)
     codes, C = rows.codes[:, order], C[order]
     first = np.flatnonzero(np.r_[True, (codes[:, 1:] != codes[:, :-1]).any(0)])
     sizes = np.diff(np.r_[first, n])
