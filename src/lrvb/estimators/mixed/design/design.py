@@ -91,6 +91,16 @@ class Design:
         """The parameters of the response beside η."""
         return self.family.dispersions_of(self.y)
 
+    @cached_property
+    def working(self) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise, (N,)."""
+        return self.family.working(self.y)
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
+        return float(np.sum(self.family.constant(self.y))) if self.family.quadratic else 0.0
+
     @property
     def given(self) -> Given:
         """What the family's density needs besides y and η."""

@@ -73,12 +73,12 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     offset = np.zeros(design.n) if design.offset is None else design.offset
     rows = Regression(
         Density(design.family, tuple(design.given), design.dispersions),
-        (design.y - standard.shift, *design.given.values()),
+        (design.working - standard.shift, *design.given.values()),
         standard.inward(design.X),
         offset,
         fixed.mean,
         fixed.P0,
-        fixed.constant,
+        fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
     )
     order = tuple(range(len(terms)))

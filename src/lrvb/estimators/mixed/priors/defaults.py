@@ -83,7 +83,8 @@ def default_correlations() -> LKJ:
 
 def default_residual(design: Design) -> HalfStudentT:
     """HalfStudentT(3, 2.5 s) of the residual's sd."""
-    return HalfStudentT(SD_DF, SD_WIDTH * residual_scale(design))
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
+    return HalfStudentT(SD_DF, SD_WIDTH * scale)
 
 
 def default_term(design: Design, term: Term) -> Gamma | Wishart:
@@ -134,7 +135,7 @@ def residual_scale(design: Design) -> float:
     Random effects and residuals share it, so it is their scale; sd(y) would be too large where the
     fixed effects explain most. A perfect fit falls back on sd(y).
     """
-    y = design.y if design.offset is None else design.y - design.offset
+    y = design.working if design.offset is None else design.working - design.offset
     if not design.X.shape[1]:
         return _response_sd(design) or 1.0
     A = design.X / design.measures.unit(CONSTANT)
@@ -145,7 +146,7 @@ def residual_scale(design: Design) -> float:
 
 
 def _response_sd(design: Design) -> float:
-    y = design.y if design.offset is None else design.y - design.offset
+    y = design.working if design.offset is None else design.working - design.offset
     return float(np.std(y)) or 1.0
 
 
@@ -153,5 +154,5 @@ def _response_size(design: Design, level: float) -> float:
     """The response's size around zero on the scale of the link."""
     if not design.family.link.has_units:
         return max(1.0, abs(level))
-    y = design.y if design.offset is None else design.y - design.offset
+    y = design.working if design.offset is None else design.working - design.offset
     return float(np.sqrt(np.mean(y**2))) or 1.0
