@@ -54,7 +54,7 @@ def answer(
 ) -> Answer:
     """The prediction of rows, a group of them at a time: those whose levels are known alike."""
     n = len(rows.X)
-    known = np.column_stack([codes >= 0 for codes in rows.codes])
+    known = np.column_stack([np.ones(n, dtype=bool), *(codes >= 0 for codes in rows.codes)])
     _, pattern = np.unique(known, axis=0, return_inverse=True)
     parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
     result = {part: np.empty(n) for part in parts}

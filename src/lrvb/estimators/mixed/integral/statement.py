@@ -106,6 +106,8 @@ def _is_dense(design: Design, terms: list[Term], p: int) -> bool:
     for term, made in zip(design.terms, terms, strict=True):
         sizes[term.factor] = sizes.get(term.factor, 0) + made.levels * made.q
         widths[term.factor] = widths.get(term.factor, 0) + made.q
+    if not sizes:
+        return True
     largest = max(sizes, key=lambda f: sizes[f])
     r, q = p + sum(sizes.values()) - sizes[largest], widths[largest]
     return dense_work(sizes[largest] // q, q, r) * DRAWN <= DENSE
