@@ -16,6 +16,8 @@ from lrvb.likelihoods import (
     LOG,
     NEGATIVE_BINOMIAL,
     POISSON,
+    Bernoulli,
+    Binomial,
     Likelihood,
 )
 
@@ -52,6 +54,7 @@ class LikelihoodCase(NamedTuple):
     eta: np.ndarray
     given: dict[str, Any]
     refused: dict[str, tuple[list[float], int]] = {}
+    sds: tuple[float, ...] = ()  # of η where 40 digits are slow; otherwise all
 
     @property
     def name(self) -> str:
@@ -71,24 +74,29 @@ WHOLE = {
     "is too large to be an exact count": ([1.0, 1.0, 1e300], 2),
 }
 
-CASES = [
+SUCCESSES = {
+    **{problem: WHOLE[problem] for problem in list(WHOLE)[:2]},
+    "is more than the 4 trials in 'n'": ([1.0, 5.0], 1),
+}
+ONES = {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
+
+SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
+    LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
+    LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
+    LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
     LikelihoodCase(
-        BINOMIAL,
-        COUNTS,
-        ETA,
-        {"trials": TRIALS},
-        {
-            **{problem: WHOLE[problem] for problem in list(WHOLE)[:2]},
-            "is more than the 4 trials in 'n'": ([1.0, 5.0], 1),
-        },
+        Binomial("cloglog"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.15, 1.0)
     ),
+    LikelihoodCase(Bernoulli("probit"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)),
     LikelihoodCase(
-        BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
+        Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)
     ),
+]
+CASES = [
+    *SHIPPED,
     LikelihoodCase(runpy.run_path(str(SKELETON))["Geometric"](), COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(Waiting(), COUNTS / 10 + 0.1, ETA, {}),
 ]
-SHIPPED = CASES[:5]

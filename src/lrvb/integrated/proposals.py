@@ -178,6 +178,8 @@ def fit_blocks(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:
     """
     d = x.shape[1]
     df = degrees(d)
+    if first == d:
+        return Mixture((fit_sides(x, weights, np.eye(d), df),), np.ones(1))
     rest = fit_mixture(x[:, first:], weights, df)
     if first == 0:
         return rest

@@ -42,7 +42,7 @@ class Term:
     """One term: the level of each row (N,), its coefficients' columns R (N, q), and its prior.
 
     sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all. They are
-    on the scale of the columns, or of (1, x − x̄) if `centred`.
+    on the scale of the columns, or of (1, x − x̄) if `centred`. weights (N,) are how often rows count.
     """
 
     codes: np.ndarray
@@ -51,6 +51,7 @@ class Term:
     sds: tuple[SdPrior, ...] | Wishart
     correlations: LKJ | None = None
     centred: bool = False
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.sds, Wishart):
@@ -83,13 +84,13 @@ class Term:
         constant = np.flatnonzero(np.all(self.R == 1, axis=0))
         if len(constant):
             first = constant[0]
-            M[first] = self.R.mean(axis=0)
+            M[first] = np.average(self.R, axis=0, weights=self.weights)
         return M
 
     def start(self, scale: float) -> np.ndarray:
         """A first guess (size,): every coefficient moves rows by about `scale`, uncorrelated."""
         moved = self.R @ np.linalg.inv(self.basis)
-        size = np.sqrt((moved**2).mean(axis=0))
+        size = np.sqrt(np.average(moved**2, axis=0, weights=self.weights))
         return np.r_[np.log(scale / size), np.zeros(self.size - self.q)]
 
     def spread(self, theta: np.ndarray) -> Spread:

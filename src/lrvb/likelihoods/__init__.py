@@ -3,28 +3,36 @@
 from typing import Any
 
 from ..errors import InvalidModel
-from .base import Dispersion, Likelihood, LikelihoodRows
+from .base import Likelihood, LikelihoodRows
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
+from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
-from .links import IDENTITY, LOG, LOGIT, Link
+from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
     likelihood.name: likelihood
-    for likelihood in (GAUSSIAN, POISSON, NEGATIVE_BINOMIAL, BERNOULLI, BINOMIAL)
+    for likelihood in (
+        GAUSSIAN,
+        POISSON,
+        NEGATIVE_BINOMIAL,
+        *(Bernoulli(link) for link in Bernoulli.links),
+        *(Binomial(link) for link in Binomial.links),
+    )
 }
 DEFAULT = GAUSSIAN.name
 
 
 def likelihood_of(family: Any) -> Likelihood:
-    """The likelihood that a name stands for, or the one that was given."""
+    """The likelihood that a name stands for, such as "poisson" or "bernoulli(probit)", or the one given."""
     if isinstance(family, Likelihood):
         return family
-    if isinstance(family, str) and family in FAMILIES:
-        return FAMILIES[family]
+    name = _without_own_link("".join(family.split())) if isinstance(family, str) else family
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
     if isinstance(family, type) and issubclass(family, Likelihood):
         raise InvalidModel(
             f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
@@ -35,9 +43,17 @@ def likelihood_of(family: Any) -> Likelihood:
     )
 
 
+def _without_own_link(name: str) -> str:
+    """A name such as "poisson(log)" without the link that the family has anyway."""
+    first, _, rest = name.partition("(")
+    own = first in FAMILIES and rest == f"{FAMILIES[first].link.name})"
+    return first if own else name
+
+
 __all__ = [
     "BERNOULLI",
     "BINOMIAL",
+    "CLOGLOG",
     "DEFAULT",
     "FAMILIES",
     "GAUSSIAN",
@@ -46,6 +62,9 @@ __all__ = [
     "LOGIT",
     "NEGATIVE_BINOMIAL",
     "POISSON",
+    "POSITIVE",
+    "PROBABILITY",
+    "PROBIT",
     "Bernoulli",
     "Binomial",
     "Dispersion",
@@ -55,6 +74,10 @@ __all__ = [
     "LikelihoodRows",
     "Link",
     "NegativeBinomial",
+    "Ordered",
     "Poisson",
+    "Positive",
+    "Probability",
+    "Range",
     "likelihood_of",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
-from ..prior import Gamma, HalfStudentT
+from .dispersion import Dispersion
 from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
@@ -21,13 +21,6 @@ _STEP = 1e-4  # of central differences in η: first derivatives to 1e-8, second 
 Refuse = Callable[[str, int, Any, str, str], Exception]
 
 
-class Dispersion(NamedTuple):
-    """A parameter of the rows beside η: its name, and the default prior at the data's scale."""
-
-    name: str
-    prior: Callable[[float], Gamma | HalfStudentT]
-
-
 class Likelihood:
     """p(y | η, given) of a row, smooth and concave in η; shapes broadcast.
 
@@ -36,8 +29,10 @@ class Likelihood:
     laws hold it against what is derived here.
     """
 
-    name: ClassVar[str]
-    link: ClassVar[Link]
+    name: str
+    link: Link
+    #: the links that it can have, where there are several: "family(link)" is its name with another
+    links: ClassVar[tuple[Link, ...]] = ()
     #: columns of the data besides the response that a row brings, such as trials
     extras: ClassVar[tuple[str, ...]] = ()
     dispersions: ClassVar[tuple[Dispersion, ...]] = ()
@@ -51,7 +46,11 @@ class Likelihood:
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
     #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
-    exponential: ClassVar[str] = ""
+    exponential: str = ""
+
+    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+        """The dispersions of a response with these values: as many thresholds as they need."""
+        return self.dispersions
 
     # ---- the density ----------------------------------------------------------------------
 
@@ -79,6 +78,19 @@ class Likelihood:
     def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """E[y | η]."""
         return self.link.inverse(eta)
+
+    def mean_on_link(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """g(mean of a row) with the link g, less what extras such as trials have to do with it.
+
+        η itself, unless a dispersion has a part in the mean.
+        """
+        return eta
+
+    def mean_moments(
+        self, eta: np.ndarray, v: np.ndarray, own: np.ndarray, given: Given = NOTHING
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd over η ~ N(eta, v) of g⁻¹(`mean_on_link`) in which e ~ N(0, own) is averaged out."""
+        return self.link.moments(eta, v, own)
 
     def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """The derivative of the mean in η."""
@@ -110,9 +122,11 @@ class Likelihood:
         self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y, by the laws of total expectation and variance."""
+        if not v.any():
+            return self.mean(mean, given), self.variance(mean, given)
         root = np.sqrt(v)
         first, second, noise = (np.zeros_like(mean) for _ in range(3))
-        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
+        for x, weight in zip(*hermite(root.max(initial=0.0) / self.link.unit), strict=True):
             eta = mean + root * x
             value = self.mean(eta, given)
             first += weight * value

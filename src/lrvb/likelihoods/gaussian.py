@@ -11,7 +11,8 @@ from scipy.special import ndtr, ndtri
 from ..errors import InvalidData
 from ..numerics.functions import NUMPY
 from ..prior import Gamma
-from .base import Dispersion, Likelihood, LikelihoodRows, Refuse
+from .base import Likelihood, LikelihoodRows, Refuse
+from .dispersion import Dispersion
 from .expectation import Expectation
 from .given import NOTHING, Given
 from .links import IDENTITY

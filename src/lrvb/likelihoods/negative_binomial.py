@@ -10,7 +10,8 @@ from scipy.special import betainc, gammaln
 
 from ..numerics.functions import NUMPY
 from ..prior import HalfStudentT
-from .base import Dispersion, Likelihood, Refuse, require_counts
+from .base import Likelihood, Refuse, require_counts
+from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON

@@ -69,9 +69,9 @@ class _Nodes:
     """y ↦ the mean of P(Y ≤ y | η) over nodes of η (m, K)."""
 
     def __init__(self, likelihood: Likelihood, eta: np.ndarray, given: Given):
-        names = {dispersion.name for dispersion in likelihood.dispersions}
         self.likelihood, self.eta = likelihood, eta
-        self.of_nodes = {k: v for k, v in given.items() if k in names and np.ndim(v)}
+        of_rows = (*likelihood.extras,)
+        self.of_nodes = {k: v for k, v in given.items() if k not in of_rows and np.ndim(v)}
         self.of_rows = {k: v for k, v in given.items() if k not in self.of_nodes}
 
     def cdf(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -25,7 +25,9 @@ from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
+from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
+from .answers.drawing import VariationalDraws
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -38,6 +40,7 @@ from .answers.prediction import (
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .design.design import Design, build
+from .design.requirements import require_effects
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -45,6 +48,7 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
+from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.sensitivity import PriorSensitivity
@@ -58,7 +62,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel:
+class MixedModel(AfterTheFit):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -114,16 +118,7 @@ class MixedModel:
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
         design = build(self.formula, data, self.family, self.missing, self.functions)
-        if not design.terms:
-            raise InvalidModel(
-                f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
-                "a model without groups elsewhere."
-            )
-        if not design.names and all(term.factor == design.observation for term in design.terms):
-            raise InvalidModel(
-                f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
-                "a fixed effect or a group."
-            )
+        require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
@@ -195,6 +190,7 @@ class MixedModel:
         effects = Effects(design, standard, arrangement, joint, list(estimate.index), M)
         answers = VariationalAnswers(design, standard, arrangement, joint)
         self._joint, self._arrangement, self._standard = joint, arrangement, standard
+        self._drawn = Drawn(VariationalDraws(design, standard, arrangement, joint))
         certificate = variational_certificate(why)
         self._keep(design, priors, posterior(estimate, effects), effects, answers, certificate)
 
@@ -209,6 +205,7 @@ class MixedModel:
             stationarity=0.0,
         )
         effects = IntegratedEffects(found)
+        self._drawn = Drawn(IntegratedDraws(found))
         posterior = Posterior(
             found.estimate,
             how,
@@ -343,6 +340,10 @@ class MixedModel:
 
         self._fitted()
         check_probability("prob", prob)
+        if not self._effects.names:
+            raise InvalidModel(
+                f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
+            )
         if term is not None and not (isinstance(term, str) and term in self._effects.names):
             raise InvalidModel(
                 f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."

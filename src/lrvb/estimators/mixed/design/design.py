@@ -12,7 +12,7 @@ import pandas as pd
 
 from ....data.standardise import Measures, measure
 from ....errors import InvalidData
-from ....likelihoods import Given, Likelihood, likelihood_of
+from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
@@ -85,6 +85,11 @@ class Design:
     def n(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @cached_property
+    def dispersions(self) -> tuple[Dispersion, ...]:
+        """The parameters of the response beside η."""
+        return self.family.dispersions_of(self.y)
 
     @property
     def given(self) -> Given:

@@ -15,6 +15,7 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
 from ....integrated.regression import Regression
 from ....integrated.terms import Spread, Term, split_by_size
+from ....likelihoods.dispersion import Dispersion, values_at
 from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
@@ -29,19 +30,25 @@ class NoExactSums(LrvbError):
 
 
 class Statement(NamedTuple):
-    """The sums, the terms as in the design, and the order in which θ has them."""
+    """The sums, the terms as in the design, the order in which θ has them, p coefficients.
+
+    parameters are the response's own, other than a residual's sd, which is inside.
+    """
 
     inside: Normal | Inside
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
+    parameters: tuple[Dispersion, ...] = ()
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
-        """The response's own parameters (n,) each at n points of θ, whose last columns are their logs."""
-        if isinstance(self.inside, Normal):
-            return []
-        k = len(self.inside.kinds) - self.inside.p - sum(term.size for term in self.terms)
-        return list(np.exp(theta[:, theta.shape[1] - k :]).T)
+        """The values of the response's own parameters (n,) each at n points of θ, by their labels."""
+        return values_at(self.parameters, self.coordinates(theta))
+
+    def coordinates(self, theta: np.ndarray) -> np.ndarray:
+        """The part of θ (n, d), at its end, that holds the response's own parameters."""
+        k = sum(dispersion.range.size for dispersion in self.parameters)
+        return theta[:, theta.shape[1] - k :]
 
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ, in the design's order, at n points of θ."""
@@ -65,7 +72,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     fixed = fixed_prior(priors, standard)
     offset = np.zeros(design.n) if design.offset is None else design.offset
     rows = Regression(
-        Density(design.family, tuple(design.given)),
+        Density(design.family, tuple(design.given), design.dispersions),
         (design.y - standard.shift, *design.given.values()),
         standard.inward(design.X),
         offset,
@@ -82,7 +89,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
-    return Statement(found.inside, tuple(terms), found.order, rows.p)
+    return Statement(found.inside, tuple(terms), found.order, rows.p, design.dispersions)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
@@ -99,6 +106,8 @@ def _is_dense(design: Design, terms: list[Term], p: int) -> bool:
     for term, made in zip(design.terms, terms, strict=True):
         sizes[term.factor] = sizes.get(term.factor, 0) + made.levels * made.q
         widths[term.factor] = widths.get(term.factor, 0) + made.q
+    if not sizes:
+        return True
     largest = max(sizes, key=lambda f: sizes[f])
     r, q = p + sum(sizes.values()) - sizes[largest], widths[largest]
     return dense_work(sizes[largest] // q, q, r) * DRAWN <= DENSE

@@ -6,6 +6,8 @@ deviations; otherwise the link (log, logit) sets the scale.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....data.standardise import measure
@@ -115,7 +117,7 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     return residual_scale(design) if design.family.link.has_units else 1.0, size
 
 
-def default_dispersion(design: Design, dispersion: Dispersion) -> Gamma | HalfStudentT:
+def default_dispersion(design: Design, dispersion: Dispersion) -> Any:
     """What the likelihood says at the scale of the residuals."""
     return dispersion.prior(residual_scale(design) if design.family.link.has_units else 1.0)
 
