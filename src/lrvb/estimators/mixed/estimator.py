@@ -73,7 +73,9 @@ class MixedModel:
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
-    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    columns that gives one number or label for every row. `weights` names a column of frequencies: a row
+    with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
+    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
     a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
@@ -92,6 +94,7 @@ class MixedModel:
         progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        weights: str | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -110,11 +113,11 @@ class MixedModel:
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose = progress, verbose
+        self.progress, self.verbose, self.weights = progress, verbose, weights
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing, self.functions)
+        design = build(self.formula, data, self.family, self.missing, self.functions, self.weights)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (

@@ -29,6 +29,7 @@ from .model_matrix import (
 from .rank import check_rank
 from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
+from .weights import check_name, split_weights
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
@@ -55,7 +56,8 @@ class Design:
     """η = Xβ + Σ_t R_t,n · z_{t, codes_n} + offset, with the response y.
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
-    used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
+    where there are none. observation is the factor of (1|obs), one row per level.
     """
 
     formula: Formula
@@ -75,11 +77,21 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+    weights: np.ndarray | None = field(repr=False, default=None)
 
     @cached_property
     def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
-        return measure(self.X)
+        return measure(self.X, self.weights)
+
+    @property
+    def total(self) -> float:
+        """How many rows these count for."""
+        return float(self.n if self.weights is None else self.weights.sum())
+
+    def mean(self, values: np.ndarray) -> float:
+        """The mean over rows, each as often as it counts."""
+        return float(np.average(values, weights=self.weights))
 
     @property
     def n(self) -> int:
@@ -141,12 +153,14 @@ def build(
     family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
 ) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
-    the user's own, by the names that the formula has for them.
+    the user's own, by the names that the formula has for them. `weights` names a column of how often each
+    row counts.
     """
     likelihood = likelihood_of(family)
     own = own_functions(functions)
@@ -154,7 +168,11 @@ def build(
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
     named = _named(formula, column_names(data), own=own)
+    if weights is not None:
+        check_name(weights, column_names(data))
+        named = [*named, weights]
     table = read_table(data, named, missing)._replace(functions=own)
+    counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
@@ -177,6 +195,7 @@ def build(
         sources=sources,
         coders=coders,
         functions=own,
+        weights=counts,
     )
     check_rank(X, design.names, design.measures)
     return design

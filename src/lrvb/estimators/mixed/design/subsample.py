@@ -24,6 +24,7 @@ def sample_of(design: Design) -> Design | None:
     return replace(
         design,
         y=design.y[rows],
+        weights=None if design.weights is None else design.weights[rows],
         trials=None if design.trials is None else design.trials[rows],
         X=design.X[rows],
         offset=None if design.offset is None else design.offset[rows],

@@ -65,10 +65,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         factor = design.factors[term.factor]
         codes, levels = factor.codes.astype(np.int64), len(factor.levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, term.R, levels, prior))
+            terms.append(Term(codes, term.R, levels, prior, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
-        terms.append(Term(codes, term.R, levels, prior.sds, prior.correlations, prior.centred))
+        stated = prior.sds, prior.correlations, prior.centred
+        terms.append(Term(codes, term.R, levels, *stated, design.weights))
     fixed = fixed_prior(priors, standard)
     offset = np.zeros(design.n) if design.offset is None else design.offset
     rows = Regression(
@@ -81,6 +82,8 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.constant,
         tuple(prior for _, prior in priors.dispersions),
     )
+    if design.weights is not None:
+        rows = rows.weighted(design.weights)
     order = tuple(range(len(terms)))
     if design.family.quadratic:
         assert priors.residual is not None

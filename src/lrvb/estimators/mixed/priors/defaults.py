@@ -12,10 +12,12 @@ import numpy as np
 
 from ....data.standardise import measure
 from ....likelihoods import Dispersion
+from ....likelihoods.given import take
 from ....prior import LKJ, Gamma, HalfStudentT, Wishart
 from ..design.design import Design
 from ..design.rank import CONSTANT
 from ..design.terms import Term
+from ..design.weights import written_out
 
 # One sd of a column may move the response by WIDTH of its sds (of the link's units): far more than
 # data show, near enough to keep separated or empty categories finite.
@@ -70,7 +72,7 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
     scale, size = _term_scale(design, term)
     width = SD_WIDTH * scale / size
     if "1" in term.coefficients and len(size) > 1 and not centred:
-        j, columns = term.coefficients.index("1"), measure(term.R)
+        j, columns = term.coefficients.index("1"), measure(term.R, design.weights)
         others = np.arange(len(size)) != j
         width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))
     return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
@@ -98,7 +100,7 @@ def default_term(design: Design, term: Term) -> Gamma | Wishart:
     q = len(term.coefficients)
     if q == 1:
         return Gamma(EFFECT_SHAPE, float(rate[0]))
-    shift, columns = np.eye(q), measure(term.R)
+    shift, columns = np.eye(q), measure(term.R, design.weights)
     if "1" in term.coefficients:
         j = term.coefficients.index("1")
         shift[j] = np.where(np.arange(q) == j, 1.0, -columns.center)
@@ -112,7 +114,7 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     names = {
         name for other in design.terms if other.factor == term.factor for name in other.coefficients
     }
-    columns = measure(term.R)
+    columns = measure(term.R, design.weights)
     size = columns.unit(CONSTANT) if "1" in names else columns.size
     return residual_scale(design) if design.family.link.has_units else 1.0, size
 
@@ -125,7 +127,11 @@ def default_dispersion(design: Design, dispersion: Dispersion) -> Any:
 def mean_on_link(design: Design) -> float:
     """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
     offset = np.zeros_like(design.y) if design.offset is None else design.offset
-    return design.family.level(design.y, offset, design.given)
+    y, given = design.y, design.given
+    if design.weights is not None:
+        rows = written_out(design.weights)
+        y, offset, given = y[rows], offset[rows], take(given, rows)
+    return design.family.level(y, offset, given)
 
 
 def residual_scale(design: Design) -> float:
@@ -138,15 +144,16 @@ def residual_scale(design: Design) -> float:
     if not design.X.shape[1]:
         return _response_sd(design) or 1.0
     A = design.X / design.measures.unit(CONSTANT)
-    coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
-    left = float(np.sqrt(np.mean((y - A @ coefficients) ** 2)))
-    total = float(np.sqrt(np.mean(y**2)))
-    return left if left > 1e-7 * total else (_response_sd(design) or 1.0)
+    wA = A if design.weights is None else design.weights[:, None] * A
+    coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
+    left = np.sqrt(design.mean((y - A @ coefficients) ** 2))
+    total = np.sqrt(design.mean(y**2))
+    return float(left) if left > 1e-7 * total else (_response_sd(design) or 1.0)
 
 
 def _response_sd(design: Design) -> float:
     y = design.y if design.offset is None else design.y - design.offset
-    return float(np.std(y)) or 1.0
+    return float(np.sqrt(design.mean((y - design.mean(y)) ** 2))) or 1.0
 
 
 def _response_size(design: Design, level: float) -> float:
@@ -154,4 +161,4 @@ def _response_size(design: Design, level: float) -> float:
     if not design.family.link.has_units:
         return max(1.0, abs(level))
     y = design.y if design.offset is None else design.y - design.offset
-    return float(np.sqrt(np.mean(y**2))) or 1.0
+    return float(np.sqrt(design.mean(y**2))) or 1.0
