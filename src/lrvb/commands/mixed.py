@@ -50,6 +50,9 @@ def add(subparsers: Any) -> None:
         help="error, or drop to leave out rows with missing values (default: error)",
     )
     parser.add_argument(
+        "--weights", metavar="COLUMN", help="how often each row counts (default: once)"
+    )
+    parser.add_argument(
         "--separator", default=",", metavar="S", help="between columns (default: a comma)"
     )
     parser.add_argument(
@@ -68,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         factorization=options.factorization,
         missing=options.missing,
         progress=True,
+        weights=options.weights,
     )
     data = read_csv(options.data, options.separator)
     require_plots()

@@ -13,6 +13,7 @@ import pandas as pd
 from ....data.standardise import Measures, measure
 from ....errors import InvalidData
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
+from ....likelihoods.given import take
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
@@ -29,6 +30,7 @@ from .model_matrix import (
 from .rank import CONSTANT, check_rank
 from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
+from .weights import check_name, split_weights, written_out
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
@@ -72,7 +74,8 @@ class Design:
     """η = Xβ + Σ_t R_t,n · z_{t, codes_n} + offset, with the response y.
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
-    used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
+    where there are none. observation is the factor of (1|obs), one row per level.
     """
 
     formula: Formula
@@ -92,11 +95,21 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+    weights: np.ndarray | None = field(repr=False, default=None)
 
     @cached_property
     def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
-        return measure(self.X)
+        return measure(self.X, self.weights)
+
+    @property
+    def total(self) -> float:
+        """How many rows these count for."""
+        return float(self.n if self.weights is None else self.weights.sum())
+
+    def mean(self, values: np.ndarray) -> float:
+        """The mean over rows, each as often as it counts."""
+        return float(np.average(values, weights=self.weights))
 
     @property
     def n(self) -> int:
@@ -107,18 +120,25 @@ class Design:
     def response(self) -> Response:
         """What is known of the response − offset, where its noise is normal."""
         y = self.working if self.offset is None else self.working - self.offset
-        mean, sd, size = float(y.mean()), float(np.std(y)), float(np.sqrt(np.mean(y**2)))
+        mean = self.mean(y)
+        sd, size = float(np.sqrt(self.mean((y - mean) ** 2))), float(np.sqrt(self.mean(y**2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
         A = self.X / self.measures.unit(CONSTANT)
-        coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
-        return Response(mean, sd, size, float(np.sqrt(np.mean((y - A @ coefficients) ** 2))))
+        wA = A if self.weights is None else self.weights[:, None] * A
+        coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
+        left = float(np.sqrt(self.mean((y - A @ coefficients) ** 2)))
+        return Response(mean, sd, size, left)
 
     @property
     def level(self) -> float:
         """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
         offset = np.zeros_like(self.y) if self.offset is None else self.offset
-        return self.family.level(self.y, offset, self.given)
+        y, given = self.y, self.given
+        if self.weights is not None:
+            rows = written_out(self.weights)
+            y, offset, given = y[rows], offset[rows], take(given, rows)
+        return self.family.level(y, offset, given)
 
     def term_rows(self, t: int) -> TermRows:
         """The rows of a term as they are summed."""
@@ -127,7 +147,7 @@ class Design:
 
     def columns(self, term: Term) -> Measures:
         """Centre, spread and size of every column of a term's R."""
-        return measure(term.R)
+        return measure(term.R, self.weights)
 
     @property
     def observed(self) -> dict[str, np.ndarray]:
@@ -147,7 +167,9 @@ class Design:
     @property
     def log_volume(self) -> float:
         """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
-        return float(np.sum(self.family.constant(self.y))) if self.family.quadratic else 0.0
+        if not self.family.quadratic:
+            return 0.0
+        return self.total * self.mean(self.family.constant(self.y))
 
     @property
     def given(self) -> Given:
@@ -199,14 +221,16 @@ def build(
     family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
 ) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
-    the user's own, by the names that the formula has for them.
+    the user's own, by the names that the formula has for them. `weights` names a column of how often each
+    row counts.
     """
-    design = read_design(formula, data, family, missing, functions)
+    design = read_design(formula, data, family, missing, functions, weights)
     check_rank(design.X, design.names, design.measures)
     return design
 
@@ -227,12 +251,17 @@ def read_design(
     family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
 ) -> Design:
     """The design, whether or not its columns can be told apart."""
     likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula, named = read_formula(formula, column_names(data), own)
+    if weights is not None:
+        check_name(weights, column_names(data))
+        named = [*named, weights]
     table = read_table(data, named, missing)._replace(functions=own)
+    counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
@@ -255,6 +284,7 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
+        weights=counts,
     )
 
 
