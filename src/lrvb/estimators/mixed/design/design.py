@@ -17,6 +17,7 @@ from ....likelihoods.given import take
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
+from ..text.translation import filled, has_dot
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import (
@@ -240,6 +241,7 @@ def read_formula(
 ) -> tuple[Formula, list[str]]:
     """A formula that can be read, and every column of `known` that it names."""
     formula = parse(formula) if isinstance(formula, str) else formula
+    formula = _without_dots(formula, column_names(data), own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
     return formula, _named(formula, known, own=own)
@@ -286,6 +288,23 @@ def read_design(
         functions=own,
         weights=counts,
     )
+
+
+def _without_dots(
+    formula: Formula, known: list[str], own: Iterable[str], weights: str | None
+) -> Formula:
+    """The formula with every other column, none that is named elsewhere, in place of '.'."""
+    if not has_dot(formula.fixed):
+        return formula
+    rest = formula._replace(fixed="1")
+    taken = {*_named(rest, known, own=own), weights}
+    others = [name for name in known if name not in taken]
+    if not others:
+        raise InvalidData(
+            "The formula's '.' stands for all columns that are not named elsewhere, and there are none.",
+            value=".",
+        )
+    return formula._replace(fixed=filled(formula.fixed, others))
 
 
 def _named(
