@@ -56,6 +56,7 @@ class Design:
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
     used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    frame has the columns that the formula names.
     """
 
     formula: Formula
@@ -75,6 +76,7 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+    frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
@@ -125,6 +127,13 @@ class Design:
             trials=_new_trials(formula, data, own),
             rows=table.rows,
         )
+
+    def needed(self, known: list[str]) -> list[str]:
+        """The columns that `apply` reads of a table with these, and trials where it has them."""
+        formula, own = self._without_rows(known), self.functions
+        trials = named_columns(formula.trials, known, own=own) if formula.trials else []
+        extra = trials if set(trials) <= set(known) else []
+        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
 
     def _without_rows(self, known: list[str]) -> Formula:
         """The formula, without the bars of the rows' own effect where the table has no column for it."""
@@ -177,6 +186,7 @@ def build(
         sources=sources,
         coders=coders,
         functions=own,
+        frame=table.frame,
     )
     check_rank(X, design.names, design.measures)
     return design
