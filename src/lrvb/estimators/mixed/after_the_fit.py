@@ -145,8 +145,9 @@ class AfterTheFit:
 
         `variables` is a column's name, several, or a mapping to what is compared. Of a number: a step
         (1 by default, from x − ½ to x + ½; of a column of zeros and ones, 1 − 0), two values
-        `(0, 2)`, "sd", "2sd", "iqr", "minmax". Of labels: "reference" (each with the first, the default), "pairwise",
-        "sequential", or two levels. comparison is "difference", "ratio", "lnratio" or "lift". Every
+        `(0, 2)`, "sd", "2sd", "iqr", "minmax". Of labels: "reference" (each with the first, the
+        default), "pairwise", "sequential", or two levels. comparison is "difference", "ratio",
+        "lnratio" or "lift". Every
         row is compared with itself; `by` averages, as in `predictions` (a ratio is then that of averages).
         """
         design = self._design()

@@ -49,11 +49,16 @@ class Contrast(NamedTuple):
 
 
 class Source:
-    """The rows that are asked about, as a table whose columns can be changed."""
+    """The rows that are asked about, as a table whose columns can be changed.
+
+    `reference` has the rows of the fit, where they are kept, for a column's range and its levels.
+    """
 
     def __init__(self, design: Design, data: Any, more: list[str]):
         self.design = design
         if data is None:
+            if not len(design.frame.columns):
+                _ = design.X[0]  # rows that are elsewhere say so
             self.frame, self.rows = design.frame, design.rows
             known = [str(name) for name in self.frame.columns]
         else:
@@ -71,6 +76,7 @@ class Source:
         if data is not None:
             table = read_table(data, [*design.needed(known), *more], remedy=FILL_THEM)
             self.frame, self.rows = table.frame, table.rows
+        self.reference = design.frame if len(design.frame.columns) else self.frame
 
     def applied(self, column: str | None = None, values: Any = None) -> NewRows:
         """The design of the rows, with one column replaced."""
@@ -146,11 +152,12 @@ def comparisons(
         raise InvalidModel(
             f"comparison={how!r} must be one of {', '.join(map(repr, COMPARISONS))}."
         )
-    wanted, columns = _variables(design, variables), _by(by)
+    known = [str(n) for n in design.frame.columns] or ([] if data is None else column_names(data))
+    wanted, columns = _variables(design, variables, known), _by(by)
     source = Source(design, data, [*wanted, *columns])
     parts = []
     for name, values in wanted.items():
-        for contrast in contrasts(design, source.frame[name], name, values, slopes):
+        for contrast in contrasts(source, name, values, slopes):
             low, high = (source.applied(name, v) for v in (contrast.low, contrast.high))
             found = [Groups(source, by, columns, asked.prob) for _ in range(3)]
             for (here, a), (_, b) in zip(
@@ -263,9 +270,9 @@ def _by(by: Any) -> list[str]:
 # ---- which values are compared ---------------------------------------------------------------
 
 
-def _variables(design: Design, variables: Any) -> dict[str, Any]:
+def _variables(design: Design, variables: Any, columns: list[str]) -> dict[str, Any]:
     """Names of columns with what to compare of each, None for the default."""
-    known = design.needed([str(name) for name in design.frame.columns])
+    known = design.needed(columns) if columns else []
     if isinstance(variables, str):
         variables = {variables: None}
     elif not isinstance(variables, Mapping):
@@ -279,7 +286,7 @@ def _variables(design: Design, variables: Any) -> dict[str, Any]:
     if not variables:
         raise InvalidModel("variables is empty; name the column whose effect is asked for.")
     for name in variables:
-        if name not in known:
+        if name not in known and columns:
             raise InvalidData(
                 f"The formula '{design.formula.text}' has no column '{name}'; {close_to(str(name), known)}",
                 column=str(name),
@@ -287,27 +294,25 @@ def _variables(design: Design, variables: Any) -> dict[str, Any]:
     return dict(variables)
 
 
-def contrasts(
-    design: Design, column: pd.Series, name: str, asked: Any, slopes: bool
-) -> list[Contrast]:
+def contrasts(source: Source, name: str, asked: Any, slopes: bool) -> list[Contrast]:
     """The comparisons of one column: of numbers a step, of labels the levels."""
+    column, own = source.frame[name], source.reference[name]
     if is_text(column) or isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == bool:
-        return _of_levels(design, column, name, asked)
+        return _of_levels(own, name, asked)
     values = column.to_numpy(dtype=float)
     if slopes:
-        spread = float(np.ptp(design.frame[name].to_numpy(dtype=float))) or 1.0
+        spread = float(np.ptp(own.to_numpy(dtype=float))) or 1.0
         h = STEP * spread
         return [Contrast(name, "dY/dX", values - h / 2, values + h / 2, h)]
     if asked is None:
-        seen = np.unique(design.frame[name].to_numpy(dtype=float))
+        seen = np.unique(own.to_numpy(dtype=float))
         asked = (0.0, 1.0) if np.array_equal(seen, [0.0, 1.0]) else 1
-    return [_of_number(design, values, name, asked)]
+    return [_of_number(own.to_numpy(dtype=float), values, name, asked)]
 
 
-def _of_number(design: Design, values: np.ndarray, name: str, asked: Any) -> Contrast:
+def _of_number(own: np.ndarray, values: np.ndarray, name: str, asked: Any) -> Contrast:
     """A step around where each row is, of a size or in sds; or from one value to another for all rows."""
     if isinstance(asked, str) and asked in SHORT:
-        own = design.frame[name].to_numpy(dtype=float)
         if asked in ("sd", "2sd"):
             half = own.std(ddof=1) * (0.5 if asked == "sd" else 1.0)
             label = "(x+sd/2) - (x-sd/2)" if asked == "sd" else "(x+sd) - (x-sd)"
@@ -330,9 +335,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _of_levels(design: Design, column: pd.Series, name: str, asked: Any) -> list[Contrast]:
+def _of_levels(own: pd.Series, name: str, asked: Any) -> list[Contrast]:
     """Levels of a factor: against the first, each with each, one after another, or two of them."""
-    own = design.frame[name]
     if isinstance(own.dtype, pd.CategoricalDtype):
         seen = set(own.unique())
         levels = [level for level in own.cat.categories if level in seen]
