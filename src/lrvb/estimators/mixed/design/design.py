@@ -76,7 +76,8 @@ class Design:
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
     used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
-    where there are none. observation is the factor of (1|obs), one row per level.
+    where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
+    that the formula names.
     """
 
     formula: Formula
@@ -97,6 +98,7 @@ class Design:
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
     weights: np.ndarray | None = field(repr=False, default=None)
+    frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
@@ -207,6 +209,13 @@ class Design:
             rows=table.rows,
         )
 
+    def needed(self, known: list[str]) -> list[str]:
+        """The columns that `apply` reads of a table with these, and trials where it has them."""
+        formula, own = self._without_rows(known), self.functions
+        trials = named_columns(formula.trials, known, own=own) if formula.trials else []
+        extra = trials if set(trials) <= set(known) else []
+        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
+
     def _without_rows(self, known: list[str]) -> Formula:
         """The formula, without the bars of the rows' own effect where the table has no column for it."""
         if self.observation is None:
@@ -237,11 +246,14 @@ def build(
 
 
 def read_formula(
-    formula: Formula | str, known: list[str], own: Mapping[str, Callable[..., Any]]
+    formula: Formula | str,
+    known: list[str],
+    own: Mapping[str, Callable[..., Any]],
+    weights: str | None = None,
 ) -> tuple[Formula, list[str]]:
     """A formula that can be read, and every column of `known` that it names."""
     formula = parse(formula) if isinstance(formula, str) else formula
-    formula = _without_dots(formula, column_names(data), own, weights)
+    formula = _without_dots(formula, known, own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
     return formula, _named(formula, known, own=own)
@@ -258,7 +270,7 @@ def read_design(
     """The design, whether or not its columns can be told apart."""
     likelihood = likelihood_of(family)
     own = own_functions(functions)
-    formula, named = read_formula(formula, column_names(data), own)
+    formula, named = read_formula(formula, column_names(data), own, weights)
     if weights is not None:
         check_name(weights, column_names(data))
         named = [*named, weights]
@@ -287,6 +299,7 @@ def read_design(
         coders=coders,
         functions=own,
         weights=counts,
+        frame=table.frame,
     )
 
 
