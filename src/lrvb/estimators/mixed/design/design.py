@@ -13,6 +13,7 @@ import pandas as pd
 from ....data.standardise import Measures, measure
 from ....errors import InvalidData
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
+from ....likelihoods.given import take
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
@@ -27,14 +28,31 @@ from .model_matrix import (
     check_syntax,
     named_columns,
 )
-from .rank import check_rank
+from .rank import CONSTANT, check_rank
 from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
-from .weights import check_name, split_weights
+from .weights import check_name, split_weights, written_out
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
 )
+
+
+class Response(NamedTuple):
+    """Of y − offset: mean, sd, √mean(y²), and the same of what least squares on X leaves (or sd)."""
+
+    mean: float
+    sd: float
+    size: float
+    left: float
+
+
+class TermRows(NamedTuple):
+    """Codes (N,) and R (N, q) of a term; measures of R where these rows stand for others."""
+
+    codes: np.ndarray
+    R: np.ndarray
+    columns: Measures | None = None
 
 
 class NewRows(NamedTuple):
@@ -100,9 +118,59 @@ class Design:
         return len(self.y)
 
     @cached_property
+    def response(self) -> Response:
+        """What is known of the response − offset, where its noise is normal."""
+        y = self.working if self.offset is None else self.working - self.offset
+        mean, size = self.mean(y), float(np.sqrt(self.mean(y**2)))
+        sd = float(np.sqrt(self.mean((y - mean) ** 2)))
+        if not self.X.shape[1]:
+            return Response(mean, sd, size, sd)
+        A = self.X / self.measures.unit(CONSTANT)
+        wA = A if self.weights is None else self.weights[:, None] * A
+        coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
+        return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
+
+    @property
+    def level(self) -> float:
+        """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
+        y, given = self.y, self.given
+        offset = np.zeros_like(y) if self.offset is None else self.offset
+        if self.weights is not None:
+            rows = written_out(self.weights)
+            y, offset, given = y[rows], offset[rows], take(given, rows)
+        return self.family.level(y, offset, given)
+
+    def term_rows(self, t: int) -> TermRows:
+        """The rows of a term as they are summed."""
+        term = self.terms[t]
+        return TermRows(self.factors[term.factor].codes, term.R)
+
+    def columns(self, term: Term) -> Measures:
+        """Centre, spread and size of every column of a term's R."""
+        return measure(term.R, self.weights)
+
+    @property
+    def observed(self) -> dict[str, np.ndarray]:
+        """The response by its name, for those who compare it with predictions."""
+        return {self.formula.response: self.y}
+
+    @cached_property
     def dispersions(self) -> tuple[Dispersion, ...]:
         """The parameters of the response beside η."""
         return self.family.dispersions_of(self.y)
+
+    @cached_property
+    def working(self) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise, (N,)."""
+        return self.family.working(self.y)
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
+        if not self.family.quadratic:
+            return 0.0
+        each = self.family.constant(self.y)
+        return float(np.sum(each if self.weights is None else self.weights * each))
 
     @property
     def given(self) -> Given:
@@ -123,7 +191,7 @@ class Design:
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
             X=self.fixed.apply(table),
-            offset=_total([number.apply(table) for number in self.offsets]),
+            offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
                 for source in self.sources
@@ -163,30 +231,55 @@ def build(
     the user's own, by the names that the formula has for them. `weights` names a column of how often each
     row counts.
     """
-    likelihood = likelihood_of(family)
-    own = own_functions(functions)
+    design = read_design(formula, data, family, missing, functions, weights)
+    check_rank(design.X, design.names, design.measures)
+    return design
+
+
+def read_formula(
+    formula: Formula | str,
+    known: list[str],
+    own: Mapping[str, Callable[..., Any]],
+    weights: str | None = None,
+) -> tuple[Formula, list[str]]:
+    """A formula that can be read, and every column of `known` that it names or that has weights."""
     formula = parse(formula) if isinstance(formula, str) else formula
-    formula = _without_dots(formula, column_names(data), own, weights)
+    formula = _without_dots(formula, known, own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    named = _named(formula, column_names(data), own=own)
+    named = _named(formula, known, own=own)
     if weights is not None:
-        check_name(weights, column_names(data))
+        check_name(weights, known)
         named = [*named, weights]
+    return formula, named
+
+
+def read_design(
+    formula: Formula | str,
+    data: Any,
+    family: str | Likelihood,
+    missing: str = "error",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
+) -> Design:
+    """The design, whether or not its columns can be told apart."""
+    likelihood = likelihood_of(family)
+    own = own_functions(functions)
+    formula, named = read_formula(formula, column_names(data), own, weights)
     table = read_table(data, named, missing)._replace(functions=own)
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
-    design = Design(
+    return Design(
         formula=formula,
         family=likelihood,
         y=y,
         trials=trials,
         X=X,
         names=list(fixed.names),
-        offset=_total([values for values, _ in offsets]),
+        offset=total_of([values for values, _ in offsets]),
         terms=terms,
         factors=factors,
         rows=table.rows,
@@ -199,8 +292,6 @@ def build(
         functions=own,
         weights=counts,
     )
-    check_rank(X, design.names, design.measures)
-    return design
 
 
 def _without_dots(
@@ -246,7 +337,7 @@ def _find(text: str, name: str) -> int:
     return next((word.at for word in words(text) if word.name.split(".")[0] == name), 0)
 
 
-def _total(values: list[np.ndarray]) -> np.ndarray | None:
+def total_of(values: list[np.ndarray]) -> np.ndarray | None:
     """The sum of the offsets, None when there are none."""
     return np.sum(values, axis=0) if values else None
 
