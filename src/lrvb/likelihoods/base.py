@@ -208,6 +208,22 @@ class LikelihoodRows:
         return self.likelihood.start(self.y, self.given)
 
 
+class WeightedRows(LikelihoodRows):
+    """Rows that count `weights` (N,) times: Σ w E log p."""
+
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given, weights: np.ndarray):
+        super().__init__(likelihood, y, given)
+        self.weights = weights
+
+    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.weights[rows] * super()._log_p(eta, rows)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """That of single rows, with the weight of all of them."""
+        guess, weight = super().start()
+        return guess, self.weights * weight
+
+
 def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> None:
     """Numbers above 0."""
     if (y <= 0).any():
@@ -230,22 +246,6 @@ def require_varying(name: str, y: np.ndarray) -> None:
             column=name,
             value=float(y[0]),
         )
-
-
-class WeightedRows(LikelihoodRows):
-    """Rows that count `weights` (N,) times: Σ w E log p."""
-
-    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given, weights: np.ndarray):
-        super().__init__(likelihood, y, given)
-        self.weights = weights
-
-    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self.weights[rows] * super()._log_p(eta, rows)
-
-    def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """That of single rows, with the weight of all of them."""
-        guess, weight = super().start()
-        return guess, self.weights * weight
 
 
 def require_counts(name: str, y: np.ndarray, refuse: Refuse, what: str = "counts") -> None:

@@ -123,21 +123,20 @@ class Design:
     def response(self) -> Response:
         """What is known of the response − offset, where its noise is normal."""
         y = self.working if self.offset is None else self.working - self.offset
-        mean = self.mean(y)
-        sd, size = float(np.sqrt(self.mean((y - mean) ** 2))), float(np.sqrt(self.mean(y**2)))
+        mean, size = self.mean(y), float(np.sqrt(self.mean(y**2)))
+        sd = float(np.sqrt(self.mean((y - mean) ** 2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
         A = self.X / self.measures.unit(CONSTANT)
         wA = A if self.weights is None else self.weights[:, None] * A
         coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
-        left = float(np.sqrt(self.mean((y - A @ coefficients) ** 2)))
-        return Response(mean, sd, size, left)
+        return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
 
     @property
     def level(self) -> float:
         """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-        offset = np.zeros_like(self.y) if self.offset is None else self.offset
         y, given = self.y, self.given
+        offset = np.zeros_like(y) if self.offset is None else self.offset
         if self.weights is not None:
             rows = written_out(self.weights)
             y, offset, given = y[rows], offset[rows], take(given, rows)
@@ -172,7 +171,8 @@ class Design:
         """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
         if not self.family.quadratic:
             return 0.0
-        return self.total * self.mean(self.family.constant(self.y))
+        each = self.family.constant(self.y)
+        return float(np.sum(each if self.weights is None else self.weights * each))
 
     @property
     def given(self) -> Given:
@@ -251,12 +251,16 @@ def read_formula(
     own: Mapping[str, Callable[..., Any]],
     weights: str | None = None,
 ) -> tuple[Formula, list[str]]:
-    """A formula that can be read, and every column of `known` that it names."""
+    """A formula that can be read, and every column of `known` that it names or that has weights."""
     formula = parse(formula) if isinstance(formula, str) else formula
     formula = _without_dots(formula, known, own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    return formula, _named(formula, known, own=own)
+    named = _named(formula, known, own=own)
+    if weights is not None:
+        check_name(weights, known)
+        named = [*named, weights]
+    return formula, named
 
 
 def read_design(
@@ -271,9 +275,6 @@ def read_design(
     likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula, named = read_formula(formula, column_names(data), own, weights)
-    if weights is not None:
-        check_name(weights, column_names(data))
-        named = [*named, weights]
     table = read_table(data, named, missing)._replace(functions=own)
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)

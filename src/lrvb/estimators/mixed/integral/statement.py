@@ -67,11 +67,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         codes, R, columns = design.term_rows(t)
         codes, levels = codes.astype(np.int64), len(design.factors[term.factor].levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, R, levels, prior, weights=design.weights, columns=columns))
+            terms.append(Term(codes, R, levels, prior, columns=columns, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
         stated = prior.sds, prior.correlations, prior.centred
-        terms.append(Term(codes, R, levels, *stated, design.weights, columns=columns))
+        terms.append(Term(codes, R, levels, *stated, columns=columns, weights=design.weights))
     fixed = fixed_prior(priors, standard)
     y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
