@@ -6,6 +6,8 @@ far, which converges exponentially in the number of nodes; twice the nodes tell 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .factor import MANY, Ends, Factor
@@ -24,6 +26,11 @@ class Levels(Factor):
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
         super().__init__(rows, (term,), merge, nodes or (31 if len(term.codes) < MANY else 11))
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
+        """The same sums of other rows and levels."""
+        (term,) = terms
+        return Levels(rows, term)
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray

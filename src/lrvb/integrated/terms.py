@@ -8,7 +8,7 @@ coefficients θ holds the q log sds there, then atanh of the q(q − 1)/2 canoni
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -97,6 +97,19 @@ class Term:
         if len(self.ones):
             M[self.ones[0]] = self.measures.center
         return M
+
+    def on(self, rows: np.ndarray, codes: np.ndarray | None = None, levels: int = 0) -> Term:
+        """The term on some of the rows, with other levels if asked for, and Σ in the same basis."""
+        here = self.codes[rows] if codes is None else codes
+        made = replace(
+            self,
+            codes=here,
+            R=self.R[rows],
+            levels=self.levels if codes is None else levels,
+            weights=None if self.weights is None else self.weights[rows],
+        )
+        made.__dict__["basis"] = self.basis
+        return made
 
     def start(self, scale: float) -> np.ndarray:
         """A first guess (size,): every coefficient moves rows by about `scale`, uncorrelated."""

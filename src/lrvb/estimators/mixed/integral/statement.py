@@ -31,7 +31,7 @@ class NoExactSums(LrvbError):
 
 
 class Statement(NamedTuple):
-    """The sums, the terms as in the design, the order in which θ has them, p coefficients.
+    """The sums, the terms as in the design, the order in which θ has them, p coefficients, the rows.
 
     parameters are the response's own, other than a residual's sd, which is inside.
     """
@@ -40,6 +40,7 @@ class Statement(NamedTuple):
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
+    rows: Regression
     parameters: tuple[Dispersion, ...] = ()
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
@@ -81,7 +82,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         offset,
         fixed.mean,
         fixed.P0,
-        fixed.constant,
+        fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
         ones,
     )
@@ -89,11 +90,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     if design.family.quadratic:
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
-        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
+        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
-    return Statement(found.inside, tuple(terms), found.order, rows.p, design.dispersions)
+    return Statement(found.inside, tuple(terms), found.order, rows.p, rows, design.dispersions)
 
 
 class SummedRows(NamedTuple):
@@ -111,7 +112,7 @@ def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
         found = design.reduced
         return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)
     offset = np.zeros(design.n) if design.offset is None else design.offset
-    return SummedRows(design.y - standard.shift, standard.inward(design.X), offset, None)
+    return SummedRows(design.working - standard.shift, standard.inward(design.X), offset, None)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
