@@ -4,8 +4,9 @@
 
 Each measurement has a process of its own; making the data is not counted. lrvb gives the whole posterior,
 the summary with its verdicts and every level's effect; `glmm` (Rust), GPBoost, mixedlm and statsmodels (its
-MixedLM, and its variational fit of zeros and ones or counts) give estimates and standard errors. PYTHON is the interpreter of an environment that has the peers, where this one has not.
-The processor's seconds stand in brackets: on a busy machine they are what can be compared.
+MixedLM, and its variational fit of zeros and ones or counts) give estimates and standard errors. PYTHON is
+the interpreter of an environment that has the peers, where this one has not (pip install glmm gpboost mixedlm
+statsmodels). The processor's seconds stand in brackets: on a busy machine they are what can be compared.
 """
 
 from __future__ import annotations
