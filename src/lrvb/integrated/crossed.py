@@ -13,7 +13,7 @@ from scipy.linalg import block_diag
 
 from ..errors import InvalidModel
 from .coordinates import Kind
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .levels import Levels
 from .regression import Regression
 from .terms import Term
@@ -134,6 +134,11 @@ class Crossed:
     def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Of the large factor's levels, given β and the small factor's. See: Factor.level_sums."""
         return self.levels.level_sums(self._without(theta), levels)
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """The small factor's levels, which θ has, and a draw of the large one's given them."""
+        beta, effects = self.levels.sample(self._without(theta), rng)
+        return Drawn(beta[:, : self.fixed], (beta[:, self.fixed :, None], *effects))
 
     @property
     def work(self) -> float:

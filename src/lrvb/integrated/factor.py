@@ -17,7 +17,7 @@ import numpy as np
 from .coordinates import FREE, Kind
 from .exponents import Exponential
 from .groups import gather, repeat
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .louis import louis
 from .regression import Regression, lifted
 from .row_sums import Directly, RowSums
@@ -120,6 +120,12 @@ class Factor(ABC):
     @abstractmethod
     def _moments(self, grid: Any, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Σ P z (n, G, q) and Σ P z_i z_j (n, G, q(q + 1)/2), squares first."""
+
+    @abstractmethod
+    def _draw(
+        self, grid: Any, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draws (k, q) from the densities at the nodes, `which` (k,) among points times groups."""
 
     # ---- the density ------------------------------------------------------------------------
 
@@ -382,6 +388,25 @@ class Factor(ABC):
             for i in range(self.q):
                 eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[..., i][:, group]
             yield Lines(at, eta, P, np.where(new, self._fresh(theta[at], r), 0.0))
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """A draw of every level at each of n points, levels of merged groups each their own."""
+        n, group = len(theta), self.groups.group
+        known, new = np.flatnonzero(group >= 0), np.flatnonzero(group < 0)
+        effects = np.empty((n, len(group), self.q))
+        points, place = np.unique(theta, axis=0, return_inverse=True)
+        order = np.argsort(place.reshape(-1), kind="stable")
+        ends = np.searchsorted(place.reshape(-1)[order], np.arange(len(points) + 1))
+        for at, sums in self._run(points, np.arange(len(points))):
+            here = order[ends[at[0]] : ends[at[-1] + 1]]
+            which = self.G * (place.reshape(-1)[here] - at[0])[:, None] + group[known]
+            drawn = self._draw(sums.grid, sums.P, which.ravel(), rng)
+            effects[np.ix_(here, known)] = drawn.reshape(len(here), len(known), self.q)
+        if len(new):
+            root = np.linalg.cholesky(np.linalg.inv(self._precision(theta)[0]))
+            noise = rng.standard_normal((n, len(new), self.q))
+            effects[:, new] = noise @ root.swapaxes(1, 2)
+        return Drawn(theta[:, : self.p], tuple(effects[:, :, at] for at in self._places))
 
     def _fresh(self, theta: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Variances rᵀΣr of new levels in rows r (m, q) at n points, (n, m)."""

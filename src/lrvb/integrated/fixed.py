@@ -8,7 +8,7 @@ import numpy as np
 
 from .coordinates import FREE, Kind
 from .groups import repeat
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .regression import Regression, lifted
 
 _CELLS, _POINTS = 2**16, 256  # rows × points at a time, and points: what fits a processor's cache
@@ -98,6 +98,10 @@ class Fixed:
         eta = theta[:, : self.p] @ X.T
         one = np.ones((*eta.shape, 1))
         yield Lines(np.arange(len(theta)), eta[:, :, None], one, np.zeros(eta.shape))
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """β of the points: there is nothing else."""
+        return Drawn(theta[:, : self.p], ())
 
     def error(self, theta: np.ndarray) -> np.ndarray:
         """Sums of rows are exact."""

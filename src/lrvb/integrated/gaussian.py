@@ -13,7 +13,7 @@ import numpy as np
 
 from ..collapsed.gaussian.incidence import Vector
 from ..collapsed.gaussian.layout import Grouping, Layout
-from .inside import Lines
+from .inside import Drawn, Lines
 from .normal import Moments, Normal
 from .regression import Regression
 from .terms import SdPrior, Term
@@ -215,6 +215,27 @@ class Gaussian(Normal):
                     "mi,nij,mj->nm", new, spread.covariance, new, optimize=True
                 )
         return mean, variance
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """The rest from its normal, then the eliminated levels given it."""
+        n, p = len(theta), self.rows.p
+        beta = np.empty((n, p))
+        effects = [np.empty((n, term.levels, term.q)) for term in self.terms]
+        for at in self._chunks(np.arange(n), moments=True):
+            c = self._solve(theta[at], moments=True)
+            noise = rng.standard_normal((len(at), self.r, 1))
+            away = (np.linalg.cholesky(c.covariance) @ noise)[:, :, 0]
+            beta[at] = self.rows.mean + (c.rest + away)[:, :p]
+            own = np.linalg.cholesky(c.within) @ rng.standard_normal((*c.levels.shape, 1))
+            z = c.levels - np.einsum("ngir,nr->ngi", c.F, away) + own[..., 0]
+            first = 0
+            for t in self.together:
+                here = slice(first, first + self.terms[t].q)
+                effects[t][at], first = z[:, :, here], here.stop
+            for t, start in zip(self.others, self.offsets, strict=False):
+                place = slice(start, start + self.terms[t].levels * self.terms[t].q)
+                effects[t][at] = (c.rest + away)[:, place].reshape(len(at), *effects[t].shape[1:])
+        return Drawn(beta, tuple(effects))
 
     def _chunks(
         self, points: np.ndarray, moments: bool = False, rows: int = 0

@@ -132,7 +132,7 @@ def integrate(
         proposals.append(Mixture((fitted, start), np.array([1 - _DEFENCE, _DEFENCE])))
 
 
-def resampled(weights: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
+def resampled(weights: np.ndarray, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:
     """Indices of n draws in proportion to their weights, evenly spaced along their cumulated sum."""
     start = np.random.default_rng(seed).random()
     edges = np.cumsum(weights)

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from .factor import MANY, Ends, Factor
+from .lines import Line
 from .regression import Regression
 from .row_sums import RowSums
 from .terms import Term
+
+_TINY = np.finfo(float).tiny
 
 
 class Levels(Factor):
@@ -78,3 +81,13 @@ class Levels(Factor):
         """Σ P z and Σ P z², (n, G, 1) each."""
         weighted = P * grid
         return weighted.sum(2)[..., None], (weighted * grid).sum(2)[..., None]
+
+    def _draw(
+        self, grid: np.ndarray, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """By the inverse of each group's distribution function."""
+        nodes = grid.reshape(-1, grid.shape[2])
+        line = Line(np.log(np.maximum(P, _TINY)).reshape(nodes.shape))
+        place = line.draw(which, rng.random(len(which)))
+        step = nodes[which, 1] - nodes[which, 0]
+        return (nodes[which, 0] + step * place)[:, None]

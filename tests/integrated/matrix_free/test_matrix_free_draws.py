@@ -97,3 +97,23 @@ def test_a_small_factor_beside_and_an_sd_of_zero():
     assert len(free.small) == 1
     assert free.exact
     agree(free, Gaussian(rows, terms, RESIDUAL))
+
+
+@pytest.mark.parametrize("kind", ["crossed", "slope beside"])
+def test_draws_of_levels_have_the_moments_of_dense_matrices(kind):
+    """Given one θ: levels' means and sds, and their covariances with β, within five standard errors."""
+    rows, terms = rows_and_terms(kind)
+    free, dense = model(kind), Gaussian(rows, terms, RESIDUAL)
+    integrate_matrix_free(free)
+    theta, n = free.draws[:1], 1000
+    drawn = free.sample(np.repeat(theta, n, axis=0), np.random.default_rng(0))
+    expected = dense.moments(theta, np.ones(1))
+    assert (abs(drawn.beta.mean(0) - expected.beta) < 5 * expected.beta_sd / np.sqrt(n)).all()
+    away = drawn.beta - drawn.beta.mean(0)
+    for t, z in enumerate(drawn.effects):
+        sd = expected.levels_sd[t]
+        assert (abs(z.mean(0) - expected.levels[t]) < 5 * sd / np.sqrt(n)).all()
+        assert (abs(z.std(0) / sd - 1) < 5 * np.sqrt(0.5 / n)).all()
+        cross = np.einsum("ngi,np->gip", z - z.mean(0), away) / n
+        unit = sd[:, :, None] * expected.beta_sd
+        assert (abs(cross - expected.with_beta[t]) < 5 * unit * np.sqrt(2 / n)).all()

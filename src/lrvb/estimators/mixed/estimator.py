@@ -24,7 +24,9 @@ from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
+from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
+from .answers.drawing import VariationalDraws
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -47,6 +49,7 @@ from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import MixedSensitivity
+from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
@@ -59,7 +62,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(Predictive):
+class MixedModel(AfterTheFit, Predictive):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -187,6 +190,7 @@ class MixedModel(Predictive):
         effects = Effects(design, standard, arrangement, joint, list(estimate.index), M)
         answers = VariationalAnswers(design, standard, arrangement, joint)
         self._joint, self._arrangement, self._standard = joint, arrangement, standard
+        self._drawn = Drawn(VariationalDraws(design, standard, arrangement, joint))
         certificate = variational_certificate(why)
         self._keep(design, priors, posterior(estimate, effects), effects, answers, certificate)
 
@@ -201,6 +205,7 @@ class MixedModel(Predictive):
             stationarity=0.0,
         )
         effects = IntegratedEffects(found)
+        self._drawn = Drawn(IntegratedDraws(found))
         posterior = Posterior(
             found.estimate,
             how,
