@@ -20,6 +20,7 @@ from .errors import (
     NotAMaximum,
     NotAveraged,
     NotConverged,
+    RowsGathered,
 )
 
 try:
@@ -158,6 +159,7 @@ __all__ = [
     "Posterior",
     "Response",
     "Rows",
+    "RowsGathered",
     "Tilted",
     "WidePosterior",
     "Wishart",

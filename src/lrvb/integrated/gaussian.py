@@ -50,7 +50,7 @@ class Gaussian(Normal):
         y = rows.columns[0] - rows.offset - rows.X @ rows.mean
         w = np.ones(len(y)) if rows.weights is None else rows.weights
         self.yy = float(w @ y**2)
-        self.scale = float(np.sqrt(w @ (y - w @ y / self.n) ** 2 / self.n)) or 1.0
+        self.scale = rows.spread(y) or 1.0
         self.together: list[int] = []
         self.others: list[int] = []
         self.offsets: list[int] = []

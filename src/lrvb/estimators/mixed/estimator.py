@@ -116,8 +116,12 @@ class MixedModel(AfterTheFit, Predictive):
         self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
-        """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing, self.functions)
+        """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
+
+        Rows on Dask stay in their partitions where the response is gaussian; others are brought together,
+        with a warning, while they are few.
+        """
+        design = self._read(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -135,6 +139,14 @@ class MixedModel(AfterTheFit, Predictive):
                 return self
         self._fit_variational(design, standard, why)
         return self
+
+    def _read(self, data: Any) -> Design:
+        if not hasattr(data, "__dask_graph__"):
+            return build(self.formula, data, self.family, self.missing, self.functions)
+        from .partitions.reading import build_partitioned
+
+        family, blocked = likelihood_of(self.family), self.factorization == "blocked"
+        return build_partitioned(self.formula, data, family, self.missing, self.functions, blocked)
 
     def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
         """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
@@ -172,7 +184,7 @@ class MixedModel(AfterTheFit, Predictive):
                 estimate,
                 joint.precisions.fit.convergence,
                 local_variables=local_variables,
-                observed={design.formula.response: design.y},
+                observed=design.observed,
                 response=joint.precisions,
                 second_order=functools.partial(refine_precisions, joint),
                 checked=Checked(reason=why or "a variational fit is not checked"),
@@ -210,7 +222,7 @@ class MixedModel(AfterTheFit, Predictive):
             found.estimate,
             how,
             local_variables=effects,
-            observed={design.formula.response: design.y},
+            observed=design.observed,
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
