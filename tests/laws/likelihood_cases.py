@@ -11,9 +11,12 @@ from scipy.special import gammaln
 
 from lrvb.likelihoods import (
     BERNOULLI,
+    BETA,
     BINOMIAL,
+    GAMMA,
     GAUSSIAN,
     LOG,
+    LOGNORMAL,
     NEGATIVE_BINOMIAL,
     POISSON,
     Bernoulli,
@@ -80,6 +83,9 @@ SUCCESSES = {
 }
 ONES = {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
 
+ABOVE = {"is not above 0": ([0.5, 0.0], 1)}
+INSIDE = {"is not between 0 and 1": ([0.5, 0.2, 1.0], 2)}
+
 SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
@@ -94,6 +100,9 @@ SHIPPED = [
     LikelihoodCase(
         Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)
     ),
+    LikelihoodCase(GAMMA, COUNTS / 10 + 0.1, ETA, {"shape": 3.7}, ABOVE, (0.0, 0.15, 1.0)),
+    LikelihoodCase(LOGNORMAL, COUNTS / 10 + 0.1, ETA, {"residual": 0.4}, ABOVE),
+    LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [
     *SHIPPED,

@@ -44,8 +44,9 @@ def support(case: LikelihoodCase, n: int) -> tuple[np.ndarray, np.ndarray]:
         top = given["trials"][0] if "trials" in given else 1 if case.likelihood.binary else None
         y = np.arange(top + 1.0 if top else np.ceil(mean + 40 * sd + 60))
         return y, np.ones_like(y)
-    low = 0.0 if case.likelihood.link is LOG else mean - 12 * sd
-    y = np.linspace(low, mean + 25 * sd, 400_001)[1:]
+    link = case.likelihood.link
+    low = 0.0 if link in (LOG, LOGIT) else mean - 12 * sd
+    y = np.linspace(low, 1.0 if link is LOGIT else mean + 25 * sd, 400_001)[1:-1]
     return y, np.full(len(y), y[1] - y[0])
 
 

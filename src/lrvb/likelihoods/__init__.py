@@ -4,11 +4,14 @@ from typing import Any
 
 from ..errors import InvalidModel
 from .base import Likelihood, LikelihoodRows
+from .beta import BETA, Beta
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
 from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
+from .gamma import GAMMA, Gamma
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
 from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
+from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 
@@ -19,6 +22,9 @@ FAMILIES: dict[str, Likelihood] = {
         GAUSSIAN,
         POISSON,
         NEGATIVE_BINOMIAL,
+        GAMMA,
+        LOGNORMAL,
+        BETA,
         *(Bernoulli(link) for link in Bernoulli.links),
         *(Binomial(link) for link in Binomial.links),
     )
@@ -52,27 +58,33 @@ def _without_own_link(name: str) -> str:
 
 __all__ = [
     "BERNOULLI",
+    "BETA",
     "BINOMIAL",
     "CLOGLOG",
     "DEFAULT",
     "FAMILIES",
+    "GAMMA",
     "GAUSSIAN",
     "IDENTITY",
     "LOG",
     "LOGIT",
+    "LOGNORMAL",
     "NEGATIVE_BINOMIAL",
     "POISSON",
     "POSITIVE",
     "PROBABILITY",
     "PROBIT",
     "Bernoulli",
+    "Beta",
     "Binomial",
     "Dispersion",
+    "Gamma",
     "Gaussian",
     "Given",
     "Likelihood",
     "LikelihoodRows",
     "Link",
+    "LogNormal",
     "NegativeBinomial",
     "Ordered",
     "Poisson",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import InvalidData
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
 from .dispersion import Dispersion
@@ -40,7 +41,8 @@ class Likelihood:
     discrete: ClassVar[bool] = False
     #: whether y is 0 or 1 in every row
     binary: ClassVar[bool] = False
-    #: whether log p = −½(y − η)²/sd² in η, with the dispersion sd: then nothing needs iterating
+    #: whether log p = −½(w − η)²/sd² in η with the dispersion sd and w = `working`(y): then nothing
+    #: needs iterating
     quadratic: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
@@ -111,6 +113,14 @@ class Likelihood:
     def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """One y for each η."""
         return self.quantile(rng.uniform(size=np.shape(eta)), eta, given)
+
+    def working(self, y: np.ndarray) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise."""
+        return y
+
+    def from_working(self, values: np.ndarray) -> np.ndarray:
+        """The inverse of `working`, which rises."""
+        return values
 
     # ---- averages over η ~ N(mean, v) -----------------------------------------------------
 
@@ -196,6 +206,30 @@ class LikelihoodRows:
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
         return self.likelihood.start(self.y, self.given)
+
+
+def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> None:
+    """Numbers above 0."""
+    if (y <= 0).any():
+        row = int(np.argmax(y <= 0))
+        raise refuse(
+            name,
+            row,
+            y[row],
+            f"is not above 0, where {what} must be",
+            "Correct the value or drop the row; of exact zeros, model apart whether they occur",
+        )
+
+
+def require_varying(name: str, y: np.ndarray) -> None:
+    """Not the same number in every row."""
+    if np.ptp(y) == 0:
+        raise InvalidData(
+            f"The response '{name}' is {y[0]:g} in every row, so that nothing is left to explain; "
+            "choose a response that varies.",
+            column=name,
+            value=float(y[0]),
+        )
 
 
 def require_counts(name: str, y: np.ndarray, refuse: Refuse, what: str = "counts") -> None:

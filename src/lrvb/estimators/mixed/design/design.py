@@ -105,8 +105,8 @@ class Design:
 
     @cached_property
     def response(self) -> Response:
-        """What is known of y − offset."""
-        y = self.y if self.offset is None else self.y - self.offset
+        """What is known of the response − offset, where its noise is normal."""
+        y = self.working if self.offset is None else self.working - self.offset
         mean, sd, size = float(y.mean()), float(np.std(y)), float(np.sqrt(np.mean(y**2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
@@ -138,6 +138,16 @@ class Design:
     def dispersions(self) -> tuple[Dispersion, ...]:
         """The parameters of the response beside η."""
         return self.family.dispersions_of(self.y)
+
+    @cached_property
+    def working(self) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise, (N,)."""
+        return self.family.working(self.y)
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
+        return float(np.sum(self.family.constant(self.y))) if self.family.quadratic else 0.0
 
     @property
     def given(self) -> Given:

@@ -82,7 +82,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         offset,
         fixed.mean,
         fixed.P0,
-        fixed.constant,
+        fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
         ones,
     )
@@ -112,7 +112,7 @@ def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
         found = design.reduced
         return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)
     offset = np.zeros(design.n) if design.offset is None else design.offset
-    return SummedRows(design.y - standard.shift, standard.inward(design.X), offset, None)
+    return SummedRows(design.working - standard.shift, standard.inward(design.X), offset, None)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:
