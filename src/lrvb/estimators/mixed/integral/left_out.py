@@ -66,11 +66,12 @@ def lots(
         first = np.zeros(n, dtype=np.int64)
         first[codes[::-1]] = terms[-1].codes[::-1]
         order = np.argsort(first, kind="stable")
+    volume = np.bincount(codes, _volume(found), minlength=n)
     for start in range(0, n, size):
         some = np.sort(order[start : start + size])
         blocks = blocks_of(codes, some)
         out = leave_out(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
-        yield Lot(some, out)
+        yield Lot(some, out._replace(log_p=out.log_p + volume[some]))
 
 
 def lots_given(found: IntegratedFit, drawn: Sample, seed: int = 0) -> Iterator[Lot]:
@@ -81,4 +82,12 @@ def lots_given(found: IntegratedFit, drawn: Sample, seed: int = 0) -> Iterator[L
     for start in range(0, found.design.n, size):
         some = np.arange(start, min(start + size, found.design.n))
         log_p = given_levels(statement.inside, statement.rows, terms, drawn.theta, some, rng)
-        yield Lot(some, LeftOut(log_p))
+        yield Lot(some, LeftOut(log_p + _volume(found)[some]))
+
+
+def _volume(found: IntegratedFit) -> np.ndarray:
+    """What rows' densities have beyond those of the response on the scale of its sums, (N,)."""
+    design = found.design
+    if not design.family.quadratic:
+        return np.zeros(design.n)
+    return np.broadcast_to(design.family.constant(design.y), (design.n,))
