@@ -55,6 +55,9 @@ def add(subparsers: Any) -> None:
         help="a section of the page on how far the answer can be believed: priors, groups, replicated data",
     )
     parser.add_argument(
+        "--weights", metavar="COLUMN", help="how often each row counts (default: once)"
+    )
+    parser.add_argument(
         "--separator", default=",", metavar="S", help="between columns (default: a comma)"
     )
     parser.add_argument(
@@ -73,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         factorization=options.factorization,
         missing=options.missing,
         progress=True,
+        weights=options.weights,
     )
     data = read_csv(options.data, options.separator)
     require_plots()

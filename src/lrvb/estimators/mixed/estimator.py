@@ -76,7 +76,9 @@ class MixedModel(AfterTheFit, Predictive):
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
-    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    columns that gives one number or label for every row. `weights` names a column of frequencies: a row
+    with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
+    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
     a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
@@ -95,6 +97,7 @@ class MixedModel(AfterTheFit, Predictive):
         progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        weights: str | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -113,7 +116,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose = progress, verbose
+        self.progress, self.verbose, self.weights = progress, verbose, weights
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
@@ -142,7 +145,14 @@ class MixedModel(AfterTheFit, Predictive):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            return build(self.formula, data, self.family, self.missing, self.functions)
+            return build(
+                self.formula, data, self.family, self.missing, self.functions, self.weights
+            )
+        if self.weights is not None:
+            raise InvalidModel(
+                f"weights={self.weights!r} are not summed in Dask's partitions; call .compute() first if "
+                "the rows fit into memory."
+            )
         from .partitions.reading import build_partitioned
 
         family, blocked = likelihood_of(self.family), self.factorization == "blocked"

@@ -90,4 +90,5 @@ def _volume(found: IntegratedFit) -> np.ndarray:
     design = found.design
     if not design.family.quadratic:
         return np.zeros(design.n)
-    return np.broadcast_to(design.family.constant(design.y), (design.n,))
+    each = np.broadcast_to(design.family.constant(design.y), (design.n,))
+    return each if design.weights is None else design.weights * each
