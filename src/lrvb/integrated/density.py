@@ -67,6 +67,11 @@ class Density:
         score, information = self.likelihood.derivatives(columns[0], eta, self._given(columns, phi))
         return self._counted(columns, score), self._counted(columns, information)
 
+    def majorant(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> tuple[Any, Any]:
+        """Score, and a curvature with which Newton's steps rise."""
+        score, curvature = self.likelihood.majorant(columns[0], eta, self._given(columns, phi))
+        return self._counted(columns, score), self._counted(columns, curvature)
+
     def _counted(self, columns: Columns, each: Any) -> Any:
         """A row's number as often as the row counts."""
         return columns[-1] * each if self.weighted else each

@@ -20,7 +20,8 @@ class Regression:
     """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
     columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
-    P (p, p), which may be singular where β is flat; `constant` is that of log p(β).
+    P (p, p), which may be singular where β is flat; `constant` is that of log p(β); `unit` is the size
+    of η: one on a log or logit scale.
     """
 
     likelihood: Density
@@ -31,6 +32,7 @@ class Regression:
     P: np.ndarray
     constant: float
     dispersions: tuple[Any, ...] = ()
+    unit: float = 1.0
 
     @classmethod
     def independent(

@@ -23,7 +23,7 @@ Refuse = Callable[[str, int, Any, str, str], Exception]
 
 
 class Likelihood:
-    """p(y | η, given) of a row, smooth and concave in η; shapes broadcast.
+    """p(y | η, given) of a row, smooth in η (and concave, unless it says otherwise); shapes broadcast.
 
     State `name`, `link`, `log_p`, `variance` and `cdf`. Expectations over a normal η and their
     derivatives, quantiles, draws and starts follow; an override is for speed or precision, and the
@@ -36,7 +36,7 @@ class Likelihood:
     links: ClassVar[tuple[Link, ...]] = ()
     #: columns of the data besides the response that a row brings, such as trials
     extras: ClassVar[tuple[str, ...]] = ()
-    dispersions: ClassVar[tuple[Dispersion, ...]] = ()
+    dispersions: tuple[Dispersion, ...] = ()
     #: whether y is a whole number
     discrete: ClassVar[bool] = False
     #: whether y is 0 or 1 in every row
@@ -44,6 +44,10 @@ class Likelihood:
     #: whether log p = −½(w − η)²/sd² in η with the dispersion sd and w = `working`(y): then nothing
     #: needs iterating
     quadratic: ClassVar[bool] = False
+    #: whether log p is concave in η: a level's effect then has one mode
+    concave: ClassVar[bool] = True
+    #: whether p depends on y − η alone (of a quadratic one, on w − η)
+    translates: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
@@ -72,6 +76,10 @@ class Likelihood:
         """Score ∂ log p/∂η and information −∂² log p/∂η², here by central differences of the kernel."""
         low, middle, high = (self.kernel(y, eta + move, given) for move in (-_STEP, 0.0, _STEP))
         return (high - low) / (2 * _STEP), (2 * middle - low - high) / _STEP**2
+
+    def majorant(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """The score, and a curvature with which Newton's steps rise: the information, where concave."""
+        return self.derivatives(y, eta, given)
 
     def scale(self, given: Given) -> Any:
         """The distance in η on which log p changes its shape: one on a log or logit scale."""

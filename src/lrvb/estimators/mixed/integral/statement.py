@@ -19,6 +19,7 @@ from ....likelihoods.dispersion import Dispersion, values_at
 from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
+from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
@@ -80,6 +81,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.P0,
         fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
+        residual_scale(design) if design.family.link.has_units else 1.0,
     )
     order = tuple(range(len(terms)))
     if design.family.quadratic:
