@@ -133,6 +133,15 @@ class Crossed:
         beta, effects = self.levels.sample(self._without(theta), rng)
         return Drawn(beta[:, : self.fixed], (beta[:, self.fixed :, None], *effects))
 
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Crossed:
+        """The same sums of other rows, and other levels of the large factor; terms as in θ."""
+        small, large = terms
+        return Crossed(rows, large, small)
+
+    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Of the large factor's levels, given β and the small factor's. See: Factor.level_sums."""
+        return self.levels.level_sums(self._without(theta), levels)
+
     @property
     def work(self) -> float:
         """As the large factor's."""

@@ -54,8 +54,12 @@ class Density:
 
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
+        return float(np.sum(self.constants(columns)))
+
+    def constants(self, columns: Columns) -> np.ndarray:
+        """What depends neither on η nor on φ, of every row (N,)."""
         each = self.likelihood.constant(columns[0], self._given(columns))
-        return float(np.sum(self._counted(columns, each)))
+        return np.broadcast_to(self._counted(columns, each), columns[0].shape)
 
     def log_p(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> Any:
         """log p(y | η, φ) but for the constant."""

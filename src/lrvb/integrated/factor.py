@@ -37,12 +37,16 @@ _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proporti
 
 
 class Sums(NamedTuple):
-    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G)."""
+    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G).
+
+    each (n, G) is the log of each group's integral, but for its rows' constant.
+    """
 
     value: np.ndarray
     grid: Any
     P: np.ndarray
     total: np.ndarray
+    each: np.ndarray
 
 
 class Ends(NamedTuple):
@@ -320,6 +324,22 @@ class Factor(ABC):
 
     # ---- levels -----------------------------------------------------------------------------
 
+    @abstractmethod
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Factor:
+        """The same sums of other rows and levels."""
+
+    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """log ∫ Π p(y | z) p(z) dz of some levels, but for their rows' constants, at n points (n, levels).
+
+        That of a level without rows is 0.
+        """
+        here, group = self._only(self.groups.group[levels])
+        result = np.zeros((len(theta), len(levels)))
+        there = np.flatnonzero(group >= 0)
+        for at, sums in here._run(theta, np.arange(len(theta))):
+            result[np.ix_(at, there)] = sums.each[:, group[there]]
+        return result
+
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
     ) -> tuple[Effects, ...]:
@@ -498,9 +518,9 @@ class Factor(ABC):
         total = P.sum(axes)
         cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
         cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
-        value = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
-        value = value @ self.groups.counts + self._log_prior(theta) - self._known
-        return Sums(value, grid, P, total)
+        each = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
+        value = each @ self.groups.counts + self._log_prior(theta) - self._known
+        return Sums(value, grid, P, total, each)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""

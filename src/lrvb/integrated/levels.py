@@ -6,6 +6,8 @@ far, which converges exponentially in the number of nodes; twice the nodes tell 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .bumps import find_bumps
@@ -28,6 +30,11 @@ class Levels(Factor):
         if not rows.likelihood.likelihood.concave:
             first *= 4  # until it is known how wide bumps are apart
         super().__init__(rows, (term,), merge, nodes or first)
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
+        """The same sums of other rows and levels."""
+        (term,) = terms
+        return Levels(rows, term)
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray

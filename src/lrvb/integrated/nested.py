@@ -415,6 +415,17 @@ class Nested:
             return quick
         return self._outer(grid, L, peak, eta, half)
 
+    def logarithms(self, theta: np.ndarray) -> tuple[Grid, np.ndarray, np.ndarray, np.ndarray]:
+        """Grid, L (M, Q), log F (M, J) and the log integrand over o (G, J) of one θ, in double precision.
+
+        They are without the rows' constants.
+        """
+        grid = self._grid(theta)
+        L = self._heights(theta, self.rows.predictor(theta[None, : self.p])[0], grid.t)
+        peak = L.max(1, keepdims=True)
+        log_F = np.log(np.maximum(np.exp(L - peak) @ grid.K, np.finfo(float).tiny)) + peak
+        return grid, L, log_F, self.above.sum(log_F, axis=0) - (grid.o / grid.outer) ** 2 / 2
+
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
         rows, w = self.rows, self.rows.weights

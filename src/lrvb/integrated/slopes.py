@@ -35,6 +35,10 @@ class Slopes(Factor):
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
         super().__init__(rows, terms, merge, nodes or (17 if len(terms[0].codes) < MANY else 9))
 
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Slopes:
+        """The same sums of other rows and levels."""
+        return Slopes(rows, terms)
+
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
