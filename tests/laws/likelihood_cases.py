@@ -13,9 +13,13 @@ from lrvb.likelihoods import (
     BERNOULLI,
     BINOMIAL,
     GAUSSIAN,
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
     LOG,
     NEGATIVE_BINOMIAL,
     POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
     Likelihood,
 )
 
@@ -75,6 +79,10 @@ CASES = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE),
+    LikelihoodCase(HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE),
     LikelihoodCase(
         BINOMIAL,
         COUNTS,
@@ -91,4 +99,4 @@ CASES = [
     LikelihoodCase(runpy.run_path(str(SKELETON))["Geometric"](), COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(Waiting(), COUNTS / 10 + 0.1, ETA, {}),
 ]
-SHIPPED = CASES[:5]
+SHIPPED = CASES[:9]

@@ -11,11 +11,31 @@ from .given import Given
 from .links import IDENTITY, LOG, LOGIT, Link
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
+from .zeros import (
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
     likelihood.name: likelihood
-    for likelihood in (GAUSSIAN, POISSON, NEGATIVE_BINOMIAL, BERNOULLI, BINOMIAL)
+    for likelihood in (
+        GAUSSIAN,
+        POISSON,
+        NEGATIVE_BINOMIAL,
+        ZERO_INFLATED_POISSON,
+        ZERO_INFLATED_NEGATIVE_BINOMIAL,
+        HURDLE_POISSON,
+        HURDLE_NEGATIVE_BINOMIAL,
+        BERNOULLI,
+        BINOMIAL,
+    )
 }
 DEFAULT = GAUSSIAN.name
 
@@ -42,6 +62,8 @@ __all__ = [
     "DEFAULT",
     "FAMILIES",
     "GAUSSIAN",
+    "HURDLE_NEGATIVE_BINOMIAL",
+    "HURDLE_POISSON",
     "IDENTITY",
     "LOG",
     "LOGIT",
@@ -49,11 +71,15 @@ __all__ = [
     "POISSON",
     "POSITIVE",
     "PROBABILITY",
+    "ZERO_INFLATED_NEGATIVE_BINOMIAL",
+    "ZERO_INFLATED_POISSON",
     "Bernoulli",
     "Binomial",
     "Dispersion",
     "Gaussian",
     "Given",
+    "HurdleNegativeBinomial",
+    "HurdlePoisson",
     "Likelihood",
     "LikelihoodRows",
     "Link",
@@ -63,5 +89,7 @@ __all__ = [
     "Positive",
     "Probability",
     "Range",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "likelihood_of",
 ]

@@ -22,7 +22,7 @@ Refuse = Callable[[str, int, Any, str, str], Exception]
 
 
 class Likelihood:
-    """p(y | η, given) of a row, smooth and concave in η; shapes broadcast.
+    """p(y | η, given) of a row, smooth in η and, unless it says otherwise, concave; shapes broadcast.
 
     State `name`, `link`, `log_p`, `variance` and `cdf`. Expectations over a normal η and their
     derivatives, quantiles, draws and starts follow; an override is for speed or precision, and the
@@ -40,6 +40,8 @@ class Likelihood:
     binary: ClassVar[bool] = False
     #: whether log p = −½(y − η)²/sd² in η, with the dispersion sd: then nothing needs iterating
     quadratic: ClassVar[bool] = False
+    #: whether log p is concave in η whatever is given, so that a level's effects have one mode
+    concave: ClassVar[bool] = True
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
@@ -102,6 +104,10 @@ class Likelihood:
         """P(Y ≤ y | η), for any y."""
         raise NotImplementedError
 
+    def sharpness(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """How many of its sds y moves with η: P(Y ≤ y | η) rises over the inverse of it."""
+        return self.slope(eta, given) / np.sqrt(self.variance(eta, given))
+
     def quantile(self, prob: Any, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """The smallest y with P(Y ≤ y | η) ≥ prob."""
         return averaged_quantile(self, eta, np.zeros_like(eta), prob, given)
@@ -158,7 +164,9 @@ class Likelihood:
         return float(np.mean(self.link.apply(y.mean()) - offset))
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
-        """+1 where log p never falls as η rises, −1 where as η falls, and where neither (bound).
+        """+1 where log p never falls as η rises, −1 where as η falls, 0 where it is bounded on both sides.
+
+        And where none of these (bound): log p falls without end on either side.
 
         None when every row holds η on both sides, so that no effect can run off.
         """
