@@ -39,6 +39,11 @@ class Density:
         return [kind for dispersion in self.dispersions for kind in dispersion.range.kinds]
 
     @property
+    def concave(self) -> bool:
+        """Whether a level's effects have one mode."""
+        return self.likelihood.concave
+
+    @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
         for base in type(self.likelihood).__mro__:
@@ -70,11 +75,6 @@ class Density:
         """Score ∂/∂η and information −∂²/∂η²."""
         score, information = self.likelihood.derivatives(columns[0], eta, self._given(columns, phi))
         return self._counted(columns, score), self._counted(columns, information)
-
-    def majorant(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> tuple[Any, Any]:
-        """Score, and a curvature with which Newton's steps rise."""
-        score, curvature = self.likelihood.majorant(columns[0], eta, self._given(columns, phi))
-        return self._counted(columns, score), self._counted(columns, curvature)
 
     def _counted(self, columns: Columns, each: Any) -> Any:
         """A row's number as often as the row counts."""

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .bumps import find_bumps
 from .factor import MANY, Ends, Factor
 from .lines import Line
 from .regression import Regression
-from .row_sums import Directly, RowSums
+from .row_sums import RowSums
 from .terms import Term
 
 _TINY = np.finfo(float).tiny
@@ -27,8 +26,8 @@ class Levels(Factor):
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
         first = 31 if len(term.codes) < MANY else 11
-        if not rows.likelihood.likelihood.concave:
-            first *= 4  # until it is known how wide bumps are apart
+        if not rows.likelihood.concave:
+            first *= 4  # until it is known how far bumps are apart
         super().__init__(rows, (term,), merge, nodes or first)
 
     def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
@@ -52,9 +51,6 @@ class Levels(Factor):
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Newton's method for the distance √(2 · fall), which is nearly linear in e."""
-        if not self.rows.likelihood.likelihood.concave:
-            assert isinstance(sums, Directly)
-            return find_bumps(sums, precision, z, C[..., 0], self.drop)
         scale = C[..., 0]
 
         def height(x: np.ndarray) -> np.ndarray:

@@ -360,8 +360,8 @@ class Nested:
         log_p -= (t / total) ** 2 / 2
         P = np.exp(log_p - log_p.max(1, keepdims=True))
         P /= P.sum(1, keepdims=True)
+        information = np.maximum(information, 0.0)
         inner = (np.add.reduceat(information, self.starts, axis=0) * P).sum(1)
-        inner = np.maximum(inner, 0.0)
         # an inner level passes on at most what its own sd leaves of it
         passed = inner / (1 + sd_i**2 * inner)
         return float(inner.max()), float(self.above.sum(passed, axis=0).max())

@@ -37,7 +37,7 @@ class RowSums(Protocol):
         """At effects (n, G, q), (n, G)."""
 
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient (n, G, q) and a curvature to step by (n, G, q, q) at effects (n, G, q)."""
+        """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
 
 
 class Directly:
@@ -76,7 +76,7 @@ class Directly:
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
         eta, phi, R = self._moved(z), lifted(self.phi, 1), self.R
-        score, information = self.rows.likelihood.majorant(self.rows.columns, eta, phi)
+        score, information = self.rows.likelihood.derivatives(self.rows.columns, eta, phi)
         q = R.shape[1]
         gradient = np.stack([self.groups.sum(R[:, i] * score) for i in range(q)], axis=-1)
         H = np.empty((*gradient.shape, q))
@@ -84,22 +84,6 @@ class Directly:
             for j in range(i + 1):
                 H[..., i, j] = H[..., j, i] = self.groups.sum(R[:, i] * R[:, j] * information)
         return gradient, H
-
-    def hull(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of one effect: its smallest and its largest value at which a row, or the prior, is best, (n, G).
-
-        Between them are all modes of rows that have one each.
-        """
-        columns, R = self.rows.plain, self.R[:, 0]
-        likelihood, labels = self.rows.likelihood, self.rows.likelihood.labels
-        best = np.empty_like(self.eta)
-        for i in range(len(best)):
-            phi = {name: part[i] for name, part in zip(labels, self.phi, strict=True)}
-            best[i] = likelihood.likelihood.start(columns[0], phi)[0]
-        there = np.where(R == 0, 0.0, (best - self.eta) / np.where(R == 0, 1.0, R))
-        low = np.minimum.reduceat(there, self.groups.starts, axis=1)
-        high = np.maximum.reduceat(there, self.groups.starts, axis=1)
-        return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
     def _moved(self, z: np.ndarray) -> np.ndarray:
         eta = self.eta

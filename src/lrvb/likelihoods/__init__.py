@@ -16,6 +16,16 @@ from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 from .student import STUDENT, Student
+from .zeros import (
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
@@ -24,6 +34,10 @@ FAMILIES: dict[str, Likelihood] = {
         GAUSSIAN,
         POISSON,
         NEGATIVE_BINOMIAL,
+        ZERO_INFLATED_POISSON,
+        ZERO_INFLATED_NEGATIVE_BINOMIAL,
+        HURDLE_POISSON,
+        HURDLE_NEGATIVE_BINOMIAL,
         STUDENT,
         GAMMA,
         LOGNORMAL,
@@ -78,6 +92,8 @@ __all__ = [
     "FAMILIES",
     "GAMMA",
     "GAUSSIAN",
+    "HURDLE_NEGATIVE_BINOMIAL",
+    "HURDLE_POISSON",
     "IDENTITY",
     "LOG",
     "LOGIT",
@@ -88,6 +104,8 @@ __all__ = [
     "PROBABILITY",
     "PROBIT",
     "STUDENT",
+    "ZERO_INFLATED_NEGATIVE_BINOMIAL",
+    "ZERO_INFLATED_POISSON",
     "Bernoulli",
     "Beta",
     "Binomial",
@@ -95,6 +113,8 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Given",
+    "HurdleNegativeBinomial",
+    "HurdlePoisson",
     "Likelihood",
     "LikelihoodRows",
     "Link",
@@ -106,5 +126,7 @@ __all__ = [
     "Probability",
     "Range",
     "Student",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "likelihood_of",
 ]

@@ -50,16 +50,12 @@ class Beta(Likelihood):
 
         With ψ(a) = ψ(a + 1) − 1/a, so that φd/a = 1 − μ needs no division.
         """
-        score, bend = self.majorant(y, eta, given)
-        return score, bend + np.tanh(eta / 2) * score
-
-    def majorant(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
-        """The score and its variance, (φd)²(ψ′(a) + ψ′(b))."""
         phi = np.asarray(given["phi"], dtype=np.float64)
         up, down = expit(eta), expit(-eta)
         a, b, d = phi * up, phi * down, phi * up * down
         score = d * (logit(y) - psi(a + 1.0) + psi(b + 1.0)) + (down - up)
-        return score, d**2 * (zeta(2, a + 1.0) + zeta(2, b + 1.0)) + (down**2 + up**2)
+        bend = d**2 * (zeta(2, a + 1.0) + zeta(2, b + 1.0)) + (down**2 + up**2)
+        return score, bend + (up - down) * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """μ(1 − μ)/(1 + phi)."""

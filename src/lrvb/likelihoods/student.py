@@ -94,12 +94,6 @@ class Student(Likelihood):
         weight = (df + 1) / (inner + square)
         return weight * away, weight * (inner - square) / (inner + square)
 
-    def majorant(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
-        """The score and w, the curvature of a parabola below log p that touches it."""
-        df, away = self._df(given), y - eta
-        weight = (df + 1) / (df * np.square(given["sigma"]) + away**2)
-        return weight * away, weight
-
     def scale(self, given: Given) -> Any:
         """Sigma."""
         return given["sigma"]
