@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.terms import Term
-from lrvb.prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Wishart
+from lrvb.prior import LKJ, Beta, Exponential, Gamma, HalfNormal, HalfStudentT, Normal, Wishart
 
 OF_SD = [
     HalfStudentT(3, 2.5),
@@ -41,6 +41,16 @@ def test_density_of_an_sd_integrates_to_one(prior):
 def test_densities_are_the_named_ones(prior, reference):
     sd = np.array([0.01, 0.3, 1.0, 4.0])
     assert_allclose(prior.log_density(sd), reference.logpdf(sd), rtol=1e-12)
+
+
+def test_densities_of_numbers_and_probabilities_are_the_named_ones():
+    p, x = np.array([1e-9, 0.2, 0.9, 1.0]), np.array([-3.0, 0.0, 2.0])
+    assert_allclose(Beta(2.5, 1).log_density(p), scipy.stats.beta(2.5, 1).logpdf(p), rtol=1e-12)
+    assert_allclose(Normal(1, 2).log_density(x), scipy.stats.norm(1, 2).logpdf(x), rtol=1e-12)
+    assert_allclose(Normal(1, np.inf).log_density(x), 0)
+    assert repr(Beta(1, 2)) == "Beta(a=1, b=2)"
+    with pytest.raises(InvalidModel, match=r"Beta\(b=0\) must be a positive number"):
+        Beta(1, 0)
 
 
 def test_gamma_of_a_precision_is_the_same_measure():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betaln, gammaln, multigammaln
+from scipy.special import betaln, gammaln, multigammaln, xlog1py, xlogy
 
 from .errors import InvalidModel
 
@@ -29,6 +29,13 @@ class Normal:
 
     def __repr__(self) -> str:
         return f"Normal(mean={self.mean:.4g}, sd={self.sd:.4g})"
+
+    def log_density(self, value: Any) -> Any:
+        """log p(value) = −½((value − mean)/sd)² − log sd − ½ log 2π; a flat prior is 0 everywhere."""
+        if np.isinf(self.sd):
+            return np.zeros(np.shape(value))
+        away = (np.asarray(value) - self.mean) / self.sd
+        return -(away**2) / 2 - np.log(self.sd) - np.log(2 * np.pi) / 2
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,26 @@ class Exponential:
     def log_density(self, sd: Any) -> Any:
         """log p(sd) = log rate − rate · sd."""
         return np.log(self.rate) - self.rate * np.asarray(sd)
+
+
+@dataclass(frozen=True)
+class Beta:
+    """p ~ Beta(a, b) of a probability, with mean a/(a + b); Beta(1, 1) is uniform."""
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", _number("Beta", "a", self.a))
+        object.__setattr__(self, "b", _number("Beta", "b", self.b))
+
+    def __repr__(self) -> str:
+        return f"Beta(a={self.a:.4g}, b={self.b:.4g})"
+
+    def log_density(self, probability: Any) -> Any:
+        """log p(p) = (a − 1) log p + (b − 1) log(1 − p) − log B(a, b)."""
+        p = np.asarray(probability)
+        return xlogy(self.a - 1, p) + xlog1py(self.b - 1, -p) - betaln(self.a, self.b)
 
 
 @dataclass(frozen=True)
@@ -213,6 +240,7 @@ def _number(
 
 __all__ = [
     "LKJ",
+    "Beta",
     "Exponential",
     "Gamma",
     "HalfNormal",

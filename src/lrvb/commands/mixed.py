@@ -50,6 +50,14 @@ def add(subparsers: Any) -> None:
         help="error, or drop to leave out rows with missing values (default: error)",
     )
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="a section of the page on how far the answer can be believed: priors, groups, replicated data",
+    )
+    parser.add_argument(
+        "--weights", metavar="COLUMN", help="how often each row counts (default: once)"
+    )
+    parser.add_argument(
         "--separator", default=",", metavar="S", help="between columns (default: a comma)"
     )
     parser.add_argument(
@@ -68,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         factorization=options.factorization,
         missing=options.missing,
         progress=True,
+        weights=options.weights,
     )
     data = read_csv(options.data, options.separator)
     require_plots()
@@ -100,7 +109,11 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
     summary = model.summary()
     fixed = summary.loc[list(model.design_.names)]
     random = summary.drop(index=fixed.index)
-    tables = {"fixed": fixed, "random": random, "ranef": model.ranef()}
+    tables = {"fixed": fixed}
+    if len(random):
+        tables["random"] = random
+    if model.design_.terms:
+        tables["ranef"] = model.ranef()
     for name, table in tables.items():
         write_csv(table, out / f"{name}.csv", None if name == "ranef" else "name")
     model.posterior_.save(out / "posterior.npz")
@@ -118,18 +131,34 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
                 html.paragraph(f"Verdict: {summary.remark}"),
             ],
         ),
-        html.section("Standard deviations and correlations", [html.table(random)]),
+        *(
+            [html.section("Standard deviations and correlations", [html.table(random)])]
+            if len(random)
+            else []
+        ),
+        *(_checked(model, html, out) if options.check else []),
         html.section("Figures", figures),
         html.section("Priors", [html.table(priors)]),
     ]
-    heading = ". ".join(summary.heading[1:])
+    heading = ". ".join(summary.heading[1:]) + "."
+    if model.design_.terms:
+        heading += " The effect of every level is in ranef.csv."
     return html.write_page(
         out / "index.html",
         f"{options.data.name}: {options.formula}",
-        f"{heading}. The effect of every level is in ranef.csv.",
+        heading,
         body,
         f"lrvb {__version__}.",
     )
+
+
+def _checked(model: Any, html: Any, out: Path) -> list[str]:
+    """The page of `MixedModel.check`, which also goes to check.csv."""
+    _say("Checking priors, groups and replicated data")
+    findings = [(f.what, f.state, f.sentence) for f in model.check().findings]
+    found = pd.DataFrame(findings, columns=["what", "state", "sentence"]).set_index("what")
+    write_csv(found, out / "check.csv", "what")
+    return [html.section("How far to believe it", [html.table(found)])]
 
 
 def _readable(priors: pd.DataFrame) -> pd.DataFrame:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_expit
 
-from .coordinates import Kind
+from ..likelihoods.dispersion import split_coordinates, values_at
 from .density import Columns, Density
 from .mode import differenced
 
@@ -20,8 +19,10 @@ _STEP = 1e-4  # of central differences in the dispersions; ten times as much for
 class Regression:
     """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
-    columns are rows' arrays (N,), the response first; X (N, p); offset (N,); P (p, p), which may be
-    singular where β is flat; `constant` is that of log p(β).
+    columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
+    P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
+    for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
+    `unit` is the size of η: one on a log or logit scale.
     """
 
     likelihood: Density
@@ -32,6 +33,8 @@ class Regression:
     P: np.ndarray
     constant: float
     dispersions: tuple[Any, ...] = ()
+    ones: np.ndarray | None = None
+    unit: float = 1.0
 
     @classmethod
     def independent(
@@ -54,6 +57,34 @@ class Regression:
         """Number of coefficients β."""
         return self.X.shape[1]
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """How often each row counts, (N,); None where every row counts once."""
+        return self.columns[-1] if self.likelihood.weighted else None
+
+    @property
+    def plain(self) -> Columns:
+        """The columns without weights."""
+        return self.columns[:-1] if self.likelihood.weighted else self.columns
+
+    @property
+    def n(self) -> float:
+        """How many rows these count, or stand, for."""
+        if self.ones is not None:
+            return float(round(float(self.ones @ self.ones)))
+        return float(len(self.X) if self.weights is None else self.weights.sum())
+
+    def spread(self, values: np.ndarray) -> float:
+        """Standard deviation over all rows of values (N,), which are among the sums."""
+        ones = np.ones(len(values)) if self.ones is None else self.ones
+        w = np.ones(len(values)) if self.weights is None else self.weights
+        left = values - ones * ((w * ones) @ values / self.n)
+        return float(np.sqrt(w @ left**2 / self.n))
+
+    def weighted(self, weights: np.ndarray) -> Regression:
+        """The same rows, each counting `weights` (N,) times instead."""
+        return replace(self, likelihood=self.likelihood.counting(), columns=(*self.plain, weights))
+
     def take(self, rows: np.ndarray) -> Regression:
         """Some of the rows, in the order of `rows`."""
         columns = tuple(column[rows] for column in self.columns)
@@ -71,24 +102,26 @@ class Regression:
     def log_prior_dispersion(self, theta: np.ndarray) -> np.ndarray:
         """log p of the dispersions' part of θ at n points (n, k), (n,), with its Jacobian."""
         total = np.zeros(len(theta))
-        for j, (kind, prior) in enumerate(
-            zip(self.likelihood.dispersions, self.dispersions, strict=True)
-        ):
-            t = theta[:, j]
-            total += prior.log_density(natural(kind, t))
-            total += t if kind == "log" else log_expit(t) + log_expit(-t)
+        parts = split_coordinates(self.likelihood.dispersions, theta)
+        for (dispersion, u), prior in zip(parts, self.dispersions, strict=True):
+            total += dispersion.range.log_density(prior, u)
         return total
 
+    def dispersion_start(self) -> np.ndarray:
+        """A first value of the dispersions' part of θ, (k,)."""
+        parts = [dispersion.range.start() for dispersion in self.likelihood.dispersions]
+        return np.concatenate([np.zeros(0), *parts])
+
     def phi(self, theta: np.ndarray) -> list[np.ndarray]:
-        """The dispersions themselves at n points of their part of θ (n, k), each (n,)."""
-        return [natural(kind, theta[:, j]) for j, kind in enumerate(self.likelihood.dispersions)]
+        """The dispersions' values at n points of their part of θ (n, k), each (n,)."""
+        return values_at(self.likelihood.dispersions, theta)
 
     def dispersion_derivatives(
         self, tail: np.ndarray, i: int, columns: Columns, eta: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Derivatives of rows' log densities in the i-th dispersion's coordinate, by differences.
+        """Derivatives of rows' log densities in the dispersions' i-th coordinate, by differences.
 
-        The first; the mixed one with η; the second ones with each dispersion. tail (k,) is the
+        The first; the mixed one with η; the second ones with each coordinate. tail (k,) is the
         dispersions' part of θ; columns (N, 1) and eta (N, Q), as are the results.
         """
         k, h = len(tail), _STEP
@@ -135,11 +168,6 @@ class Regression:
         gradient[p:d] += first
         H[p:, p:] += second
         return value, gradient, H
-
-
-def natural(kind: Kind, theta: np.ndarray) -> np.ndarray:
-    """A dispersion from its coordinate: e^θ, or 1/(1 + e^−θ) of a logit."""
-    return np.exp(theta) if kind == "log" else expit(theta)
 
 
 def lifted(phi: Sequence[np.ndarray], axes: int) -> list[np.ndarray]:

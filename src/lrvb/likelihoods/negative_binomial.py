@@ -10,7 +10,8 @@ from scipy.special import betainc, gammaln
 
 from ..numerics.functions import NUMPY
 from ..prior import HalfStudentT
-from .base import Dispersion, Likelihood, Refuse, require_counts
+from .base import Likelihood, Refuse, require_counts
+from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON
@@ -33,6 +34,11 @@ class NegativeBinomial(Likelihood):
         log_total = xp.logaddexp(eta, xp.log(shape))
         rising = xp.gammaln(y + shape) - xp.gammaln(shape + 0.0 * y) - xp.gammaln(y + 1.0)
         return rising + y * (eta - log_total) + shape * (xp.log(shape) - log_total)
+
+    def log_zero(self, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log P(0) = −s log(1 + μ/s)."""
+        shape = given["shape"]
+        return -shape * xp.logaddexp(0.0 * eta, eta - xp.log(shape))
 
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
         """−log y!."""

@@ -29,7 +29,7 @@ def averaged_quantile(
     # A normal density times a rise of width 1/sharp: with steps of 1.1/√(1 + sharp²) the trapezoid rule is
     # off by exp(−16). Beyond the most nodes a quantile is off by 1 % of an sd of η at most.
     there = mean + ndtri(prob) * sd
-    sharp = sd * likelihood.slope(there, given) / np.sqrt(likelihood.variance(there, given))
+    sharp = sd * likelihood.sharpness(there, given)
     wanted = np.where(sd > 0, 1 + 2 * REACH / 1.1 * np.sqrt(1 + sharp**2), 1)
     nodes = np.minimum(np.searchsorted(STEPS, wanted), len(STEPS) - 1)  # NaN comes last
     result = np.empty(len(mean))
@@ -69,9 +69,9 @@ class _Nodes:
     """y ↦ the mean of P(Y ≤ y | η) over nodes of η (m, K)."""
 
     def __init__(self, likelihood: Likelihood, eta: np.ndarray, given: Given):
-        names = {dispersion.name for dispersion in likelihood.dispersions}
         self.likelihood, self.eta = likelihood, eta
-        self.of_nodes = {k: v for k, v in given.items() if k in names and np.ndim(v)}
+        of_rows = (*likelihood.extras,)
+        self.of_nodes = {k: v for k, v in given.items() if k not in of_rows and np.ndim(v)}
         self.of_rows = {k: v for k, v in given.items() if k not in self.of_nodes}
 
     def cdf(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -164,6 +164,7 @@ def _moments(
     mean, variance = likelihood.mean(eta, given), likelihood.variance(eta, given)
     if likelihood.light_tails:
         return mean, mean
+    variance = np.where(np.isfinite(variance), variance, np.square(likelihood.scale(given)))
     return mean, np.maximum(mean, variance) if likelihood.discrete else variance
 
 

@@ -28,7 +28,7 @@ class Layout:
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
         own = [kind for term in self.terms for kind in term.kinds]
-        return FREE * self.p + own + list(self.rows.likelihood.dispersions)
+        return FREE * self.p + own + self.rows.likelihood.kinds
 
     @cached_property
     def sizes(self) -> list[int]:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..coordinates import Kind
-from ..inside import Effects, Evaluated, Lines
-from ..matrix_free.covariances import Covariances
+from ..inside import Drawn, Effects, Evaluated, Lines
+from ..matrix_free.draws import draw, normals
 from ..regression import Regression
 from ..terms import Term
 from .averages import nodes
 from .layout import Layout
 from .points import Fits, Point
 from .polynomial import Between, Frame, Polynomial
+from .precision import Precision
 
 MOST_SKEWED = 1.2
 
@@ -31,7 +32,7 @@ class Block:
         self.terms, self.p, self.why = tuple(terms), rows.p, why
         self.points: list[Point] = []
         self.shift, self.stretch = np.zeros(self.p), np.eye(self.p)
-        self.covariances: Covariances | None = None
+        self.Q: Precision | None = None
 
     def learn(self, frame: Frame, points: Sequence[Point]) -> None:
         """Take these points as all that is known."""
@@ -61,10 +62,9 @@ class Block:
         return float(self.layout.N) / 100
 
     def start(self) -> np.ndarray:
-        """A first θ: β at its prior mean, sds and dispersions 1."""
+        """A first θ: β at its prior mean, sds 1, the dispersions' own."""
         own = [term.start(1.0) for term in self.terms]
-        tail = np.zeros(len(self.layout.rows.likelihood.dispersions))
-        return np.concatenate([self.layout.rows.mean, *own, tail])
+        return np.concatenate([self.layout.rows.mean, *own, self.layout.rows.dispersion_start()])
 
     def error(self, theta: np.ndarray) -> np.ndarray:
         """None of its own: see `integrate_block`."""
@@ -143,14 +143,14 @@ class Block:
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
     ) -> Iterator[Lines]:
         """η of m rows given n points: normal for known levels, on nodes; new levels add their variance."""
-        assert self.covariances is not None
+        assert self.Q is not None
         factors = self.layout.factors
         levels = [codes[f.terms[0]] for f in factors]
         columns = [
             np.concatenate([np.where(codes[t][:, None] >= 0, R[t], 0.0) for t in f.terms], axis=1)
             for f in factors
         ]
-        center = np.maximum(self.covariances.rows(levels, columns), 0.0)
+        center = np.maximum(self.Q.covariances.rows(levels, columns), 0.0)
         J, m = len(self.points), len(X)
         mean, own, third = np.zeros((3, J, m))
         moved = np.zeros((J, m, self.p))
@@ -189,14 +189,28 @@ class Block:
         """Σ_f r² Var(z) of m rows by the kept covariances, as if coefficients were independent, (m,)."""
         total = np.zeros(len(levels[0]))
         for C, level, r in zip(self.blocks, levels, columns, strict=True):
-            variance = np.diagonal(C, axis1=1, axis2=2)[np.maximum(level, 0)]
+            variance = _diagonal(C)[np.maximum(level, 0)]
             total += (r**2 * variance).sum(1)
         return total
 
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """One draw of all levels given each of n points: normal, as wide as each level is there."""
+        assert self.Q is not None
+        W, away = self._away(theta)
+        noise = np.concatenate(draw(self.Q.schur, self.Q.scaled, len(theta), rng, normals)).T
+        kept = np.concatenate([_diagonal(C).ravel() for C in self.blocks])
+        mean, variance = np.zeros((2, *noise.shape))
+        for j, point in enumerate(self.points):
+            mean += W[:, [j]] * (point.mean - away[:, j] @ point.U.T)
+            variance += W[:, [j]] * point.variance
+        z = mean + noise * np.sqrt(np.maximum(variance, 0.0) / kept)
+        effects = (np.moveaxis(part, 2, 0) for part in self.expand(z.T))
+        return Drawn(theta[:, : self.p], tuple(effects))
+
     def settle(self, fits: Fits) -> None:
-        """Keep the levels' covariances at the point nearest to the center, for rows to come."""
+        """Keep q's precision at the point nearest to the center, for rows to come and for draws."""
         fitted = fits.fit(self.points[self.nearest_to_center()].u)
-        self.covariances = fitted.Q.covariances
+        self.Q = fitted.Q
         self.blocks = fitted.Q.blocks()
 
     def nearest_to_center(self) -> int:
@@ -218,6 +232,10 @@ class Block:
             part.reshape(f.levels, f.q, *flat.shape[1:])
             for f, part in zip(self.layout.factors, np.split(flat, ends), strict=True)
         ]
+
+
+def _diagonal(blocks: np.ndarray) -> np.ndarray:
+    return np.diagonal(blocks, axis1=1, axis2=2)
 
 
 def skewed(x: np.ndarray, skewness: np.ndarray) -> np.ndarray:

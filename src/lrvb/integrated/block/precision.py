@@ -27,7 +27,7 @@ class Precision:
     def __init__(self, layout: Layout, w: np.ndarray, precisions: Sequence[np.ndarray]):
         self.layout, self.w = layout, w
         root = np.sqrt(w)
-        scaled = [f._replace(R=f.R * root[:, None]) for f in layout.factors]
+        scaled = [f._replace(R=f.R * root[:, None], weights=None) for f in layout.factors]
         X = layout.rows.X * root[:, None]
         self.sums = sum_rows(scaled, X, np.zeros(len(w)))
         self.scaled = scaled

@@ -6,6 +6,7 @@ import html
 
 import pandas as pd
 
+from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
@@ -72,7 +73,7 @@ def summarize_model(
     else:
         sds = sd_table(design, posterior.response, prob)
         correlations = correlation_table(design, posterior, prob)
-    dispersions = [name for name, _ in priors.dispersions]
+    dispersions = list(labels_of(design.dispersions)) if priors.dispersions else []
     own = [name for name in sds.index if name == "sd[residual]"]
     others = [name for name in sds.index if name not in own]
     parts = [fixed, sds.loc[others], correlations, sds.loc[own]]
@@ -103,15 +104,16 @@ def _heading(
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
     groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
+    groups = f"; groups: {groups}" if factors else ""
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
     if certificate.method != VARIATIONAL:
         reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
-        f"Mixed model: {formula}",
+        f"{'Mixed model' if design.terms else 'Regression'}: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",
-        f"Rows: {design.n:,}{dropped}; groups: {groups}",
+        f"Rows: {design.n:,}{dropped}{groups}",
         reached,
     )
 

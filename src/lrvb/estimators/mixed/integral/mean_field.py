@@ -13,9 +13,10 @@ from ....integrated.importance import Budget, resampled
 from ....integrated.inside import Inside
 from ....integrated.integration import EASY, integrate_density
 from ....integrated.laplace import conditional_mode
-from ....integrated.mode import Mode
+from ....integrated.mode import Mode, differenced
 from ....integrated.normal import Normal
 from ....integrated.terms import Spread, Term
+from ....likelihoods.dispersion import Dispersion, split_coordinates
 from ....numerics.sobol import sobol
 from ..priors.stated import SdPrior
 from .statement import Statement
@@ -23,7 +24,10 @@ from .statement import Statement
 REACH, POINTS = 14.0, 2801  # of a log sd around its centre, where it is summed: densest there
 NORMALS, FEW = 64, 8  # draws of β given the hyperparameters, for the levels' own sds
 AT_DRAWS = 256  # at which residuals are squared
-LOG_STEP = 0.05  # of second differences in the log of a dispersion
+STEP, SMALL = (
+    0.05,
+    1e-5,
+)  # of second differences in a dispersion's coordinates, of first ones of its values
 BUDGET = Budget(final=1024, explore=256, rounds=1, most=2)
 
 
@@ -110,16 +114,33 @@ def _normals(d: int, n: int) -> np.ndarray:
     return np.concatenate([x, -x])
 
 
-def dispersion_sds(statement: Statement, theta: np.ndarray) -> list[float]:
-    """Sds of the response's own parameters φ given all else at θ: φ/√(−∂²log p/∂(log φ)²)."""
-    phi = [float(value[0]) for value in statement.dispersions(theta[None])]
-    if not phi or isinstance(statement.inside, Normal):
-        return []
-    found = []
-    for j, value in enumerate(phi):
-        step = np.zeros(len(theta))
-        step[len(theta) - len(phi) + j] = LOG_STEP
-        low, middle, high = statement.inside.log_density(theta + np.outer([-1.0, 0.0, 1.0], step))
-        curvature = (2 * middle - low - high) / LOG_STEP**2
-        found.append(value / np.sqrt(curvature) if curvature > 0 else value)
+def dispersion_sds(statement: Statement, theta: np.ndarray) -> dict[str, float]:
+    """Sds of each of the response's own parameters φ(u) given all else at θ, by their labels.
+
+    The diagonal of J C Jᵀ, with J = ∂φ/∂u and C⁻¹ = −∂²log p/∂u² in its coordinates u.
+    """
+    found: dict[str, float] = {}
+    inside = statement.inside
+    if isinstance(inside, Normal):
+        return found
+    first = len(theta) - sum(own.range.size for own in statement.parameters)
+    for own, u in split_coordinates(statement.parameters, statement.coordinates(theta[None])):
+        k = own.range.size
+        place = slice(first, first + k)
+
+        def log_p(points: np.ndarray, place: slice = place) -> np.ndarray:
+            moved = np.tile(theta, (len(points), 1))
+            moved[:, place] = points
+            return inside.log_density(moved)
+
+        def values(points: np.ndarray, own: Dispersion = own) -> np.ndarray:
+            return own.range.natural(points)
+
+        _, _, H = differenced(log_p, STEP)(u[0])
+        E = SMALL * np.eye(k)
+        J = (values(u + E) - values(u - E)).T / (2 * SMALL)
+        axes = Mode(u[0], 0.0, H).axes(least=1.0)
+        for label, part in zip(own.labels, J @ axes, strict=True):
+            found[label] = float(np.sqrt(part @ part))
+        first += k
     return found

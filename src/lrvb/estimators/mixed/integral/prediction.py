@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from ....integrated.importance import resampled
 from ....integrated.normal import Normal
-from ....likelihoods import IDENTITY, LOGIT, Given
+from ....likelihoods import IDENTITY, Given, Likelihood
+from ....likelihoods.dispersion import labels_of
 from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import LINK, Answer, fitted_rows
 from ..design.design import NewRows
@@ -26,8 +28,8 @@ NARROW, SECANTS = (
     0.3,
     5,
 )  # share of a variance between draws up to which secants are enough, and how many
+STEP = 1e-4  # of differences in η
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
-BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
 
 
 class Lot(NamedTuple):
@@ -52,7 +54,7 @@ def answer(
 ) -> Answer:
     """The prediction of rows, a group of them at a time: those whose levels are known alike."""
     n = len(rows.X)
-    known = np.column_stack([codes >= 0 for codes in rows.codes])
+    known = np.column_stack([np.ones(n, dtype=bool), *(codes >= 0 for codes in rows.codes)])
     _, pattern = np.unique(known, axis=0, return_inverse=True)
     parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
     result = {part: np.empty(n) for part in parts}
@@ -89,22 +91,26 @@ def _some(
     for lot in _lots(fit, rows, at):
         wP = lot.weights[:, None, None] * lot.P
         known = lot.variance, lot.own
-        if link not in BOUNDED:  # exp of a new level has no mean over sds with a long tail
+        if not link.bounded:  # exp of a new level has no mean over sds with a long tail
             known = lot.typical
         v, own = (np.broadcast_to(part[..., None], lot.eta.shape) for part in known)
-        if kind != "response":
-            value, sd = link.moments(lot.eta, v, own)
-            square = value**2 + sd**2
-        else:
-            noise = {name: part[:, None, None] for name, part in lot.noise.items()}
+        noise = {name: part[:, None, None] for name, part in lot.noise.items()}
+        if kind == "response":
             value, spread = family.averaged(lot.eta, v + own, {**tall, **noise})
             square = value**2 + spread
+        else:
+            moments = link.moments if kind == LINK else partial(family.mean_moments, given=noise)
+            value, sd = moments(lot.eta, v, own)
+            square = value**2 + sd**2
         first += (wP * value).sum((0, 2))
         second += (wP * square).sum((0, 2))
         if interval is None:
             continue
-        center = (lot.P * lot.eta).sum(2)
-        inner = (lot.P * (lot.eta - center[:, :, None]) ** 2).sum(2) + lot.variance
+        eta, spread = lot.eta, lot.variance
+        if kind not in ("response", LINK):
+            eta, spread = _on_link(family, lot)
+        center = (lot.P * eta).sum(2)
+        inner = (lot.P * (eta - center[:, :, None]) ** 2).sum(2) + spread
         if kind == "response":
             inner = inner + lot.own
             if family.quadratic:
@@ -123,16 +129,30 @@ def _some(
         lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = mixture_quantiles(w, center, inner, ends).T
+        lower, upper = family.from_working(mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     nodes = mixture_quantiles(w, center, inner, QUANTILES)
+    labels = labels_of(fit.statement.parameters)
     drawn = fit.statement.dispersions(fit.theta)
     if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
-        names = [dispersion.name for dispersion in family.dispersions]
         parts = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
-        given = {**given, **dict(zip(names, parts, strict=True))}
+        given = {**given, **dict(zip(labels, parts, strict=True))}
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
+
+
+def _on_link(family: Likelihood, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+    """The link of the mean at the nodes, and the variance (k, m) that new levels add to it."""
+
+    def of(eta: np.ndarray) -> np.ndarray:
+        axes = (1,) * (eta.ndim - 1)
+        return family.mean_on_link(
+            eta, {name: part.reshape(-1, *axes) for name, part in lot.noise.items()}
+        )
+
+    middle = (lot.P * lot.eta).sum(2)
+    slope = (of(middle + STEP) - of(middle - STEP)) / (2 * STEP)
+    return of(lot.eta), slope**2 * lot.variance
 
 
 def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
@@ -155,6 +175,7 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
     codes = [rows.codes[design.terms[t].factor][at].astype(np.int64) for t in statement.order]
     R = [rows.R[t][at] for t in statement.order]
     spreads = statement.spreads(theta)
+    labels = labels_of(statement.parameters)
     typical = np.zeros(len(at)), np.zeros(len(at))
     for t, term in enumerate(design.terms):
         S = np.tensordot(w, spreads[t].covariance, axes=1)
@@ -172,8 +193,7 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
         if design.family.quadratic:
             noise = {"residual": np.exp(theta[found.at, -1])}
         else:
-            names = [dispersion.name for dispersion in design.family.dispersions]
-            noise = dict(zip(names, statement.dispersions(theta[found.at]), strict=True))
+            noise = dict(zip(labels, statement.dispersions(theta[found.at]), strict=True))
         eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
         yield Lot(w[found.at], eta, found.P, variance, own, typical, noise)

@@ -90,8 +90,14 @@ def quantities(
     if residual is not None:
         found.add("sd[residual]", ["sd[residual]"], residual, [Support("positive")])
         _add_precision(found, RESIDUAL, residual, True)
-    for (name, _), values in zip(priors.dispersions, dispersions, strict=False):
-        found.add(name, [name], values, [Support("positive")])
+    place = 0
+    for own in design.dispersions if dispersions else ():
+        k = own.range.size
+        values = np.stack(dispersions[place : place + k], axis=1)
+        support = Support("positive" if own.range.positive else "real")
+        shaped = values[:, 0] if own.labels == (own.name,) else values
+        found.add(own.name, list(own.labels), shaped, [support] * k)
+        place += k
     return found
 
 

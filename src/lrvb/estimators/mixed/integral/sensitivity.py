@@ -16,12 +16,13 @@ import numpy as np
 from ....errors import InvalidModel
 from ....integrated.normal import Normal
 from ....integrated.terms import split_by_size
+from ....likelihoods.dispersion import split_coordinates
 from ....posterior.hyperparameters import Hyperparameter
 from ....posterior.sensitivity import PriorChange
 from ..priors.stated import MixedPriors, SpreadPrior
 from .fit import IntegratedFit, integrate_model
 
-_ONE_MORE = {"df", "shape", "eta", "dof"}  # rise by one; other positive numbers double
+_ONE_MORE = {"df", "shape", "eta", "dof", "a", "b"}  # rise by one; other positive numbers double
 _DIFFERENCE = 1e-5  # relative: the error of a central difference of a log density is its square
 
 
@@ -85,6 +86,7 @@ class PriorSensitivity:
         for j, (name, own) in enumerate(priors.dispersions):
             for field, value, at in _numbers(own, lambda p: p):
                 step = 1.0 if field in _ONE_MORE else value
+                step = own.sd if field == "mean" else step
                 add(f"{name}.{field}", value, step, _dispersion(priors, j, at))
         return found
 
@@ -125,7 +127,7 @@ class PriorSensitivity:
         if name in priors.names and field in ("mean", "sd"):
             return self._score_of_fixed(priors.names.index(name), field)
         at = self._stated[hyperparameter.name][1]
-        h = _DIFFERENCE * abs(hyperparameter.value)
+        h = _DIFFERENCE * (abs(hyperparameter.value) or hyperparameter.step)
         up, down = (self._log_prior(at(hyperparameter.value + e)) for e in (h, -h))
         return _Score((up - down) / (2 * h))
 
@@ -160,11 +162,12 @@ class PriorSensitivity:
             if priors.residual is None:
                 raise InvalidModel("A gaussian model needs a prior of its residual sd.")
             total += priors.residual.log_density(np.exp(theta[:, -1]))
-        for (_, now), (_, before), phi in zip(
-            priors.dispersions, self.priors.dispersions, statement.dispersions(theta), strict=True
+        parts_of_rows = split_coordinates(statement.parameters, statement.coordinates(theta))
+        for (_, now), (_, before), (own, u) in zip(
+            priors.dispersions, self.priors.dispersions, parts_of_rows, strict=True
         ):
             if now is not before:
-                total += now.log_density(phi)
+                total += own.range.log_density(now, u)
         return total
 
 

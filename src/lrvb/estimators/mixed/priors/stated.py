@@ -61,7 +61,7 @@ class MixedPriors:
     coefficients: tuple[tuple[str, ...], ...]
     terms: tuple[TermPrior, ...]
     residual: SdPrior | None
-    dispersions: tuple[tuple[str, SdPrior], ...]
+    dispersions: tuple[tuple[str, Any], ...]
     stated: frozenset[tuple[str, str]]
 
     def table(self) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def resolve(
     of_term = _of_precision if of_precisions else _of_spread
     terms = [of_term(stated, design, term) for term in design.terms]
     residual, others = None, []
-    for dispersion in design.family.dispersions:
+    for dispersion in design.dispersions:
         if not design.family.quadratic:
             own = stated.get(("dispersion", dispersion.name))
             others.append((dispersion.name, own or default_dispersion(design, dispersion)))
@@ -239,8 +239,12 @@ def _allowed(design: Design) -> dict[tuple[str, str], tuple[type, ...]]:
         if len(term.coefficients) > 1:
             allowed[("precision matrix", term.name)] = (Wishart,)
             allowed[("correlations", term.name)] = (LKJ,)
-    kind, kinds = ("sd", of_sd) if design.family.quadratic else ("dispersion", OF_AN_SD)
-    return allowed | {(kind, dispersion.name): kinds for dispersion in design.family.dispersions}
+    for dispersion in design.dispersions:
+        if design.family.quadratic:
+            allowed[("sd", dispersion.name)] = of_sd
+        else:
+            allowed[("dispersion", dispersion.name)] = dispersion.range.takes
+    return allowed
 
 
 def _keys(design: Design) -> dict[str, list[tuple[str, str]]]:
@@ -264,7 +268,7 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
     for key, prior in priors.items():
         if key == "fixed":
             if not isinstance(prior, Normal):
-                raise _wrong_kind(key, prior, [(Normal,)])
+                raise _wrong_kind(key, prior, [("coefficient", key)], design)
             continue
         places = keys.get(key)
         if not places:
@@ -274,7 +278,7 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
             )
         fitting = [place for place in places if isinstance(prior, allowed[place])]
         if not fitting:
-            raise _wrong_kind(key, prior, [allowed[place] for place in places])
+            raise _wrong_kind(key, prior, places, design)
         if fitting[0] in found:
             raise InvalidModel(
                 f"The prior of '{fitting[0][1]}' is given twice, as '{given[fitting[0]]}' and as "
@@ -294,24 +298,27 @@ def _valid(key: str, design: Design) -> str:
         keys += [name for name in _effects(term) if name not in keys]
         if len(term.coefficients) > 1:
             keys += [f"corr[{term.name}]", term.name]
-    keys += [dispersion.name for dispersion in design.family.dispersions]
+    keys += [dispersion.name for dispersion in design.dispersions]
     close = close_to(str(key), keys)
     listed = ", ".join(f"'{name}'" for name in keys)
     return f"{close} Valid keys: {listed}." if close.startswith("did") else f"valid keys: {listed}."
 
 
-def _wrong_kind(key: str, prior: Any, kinds: list[tuple[type, ...]]) -> InvalidModel:
+def _wrong_kind(
+    key: str, prior: Any, places: list[tuple[str, str]], design: Design
+) -> InvalidModel:
     """The error for a prior of the wrong kind."""
-    examples: dict[type, str] = {
-        Normal: "a fixed effect, which takes lrvb.prior.Normal(mean, sd)",
-        Gamma: "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), or "
+    words = {
+        "coefficient": "a fixed effect, which takes lrvb.prior.Normal(mean, sd)",
+        "sd": "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), or "
         "lrvb.prior.Gamma(shape, rate) of the precision",
-        HalfStudentT: "a parameter of the response, which takes lrvb.prior.HalfStudentT(df, scale), "
-        "HalfNormal(scale) or Exponential(rate)",
-        LKJ: "a term's correlations, which take lrvb.prior.LKJ(eta)",
-        Wishart: "a correlated term, which takes lrvb.prior.Wishart(dof, scale)",
+        "correlations": "a term's correlations, which take lrvb.prior.LKJ(eta)",
+        "precision matrix": "a correlated term, which takes lrvb.prior.Wishart(dof, scale)",
     }
-    expected = " or ".join(examples[kind[0]] for kind in kinds)
+    own = {dispersion.name: dispersion.range.words for dispersion in design.dispersions}
+    expected = " or ".join(
+        own[name] if kind == "dispersion" else words[kind] for kind, name in places
+    )
     return InvalidModel(f"The prior of '{key}' is {prior!r}, but '{key}' is {expected}.", key=key)
 
 
