@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from small_blocks import crossed, dense
 
-from integrated.block.crossing import crossed, dense
 from lrvb.integrated.block import precision
 from lrvb.integrated.block.averages import average, nodes
 from lrvb.integrated.block.fitting import Start, cold_start, fit

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from small_blocks import crossed
 
-from integrated.block.crossing import crossed
 from lrvb.integrated.block.integration import integrate_block
 from lrvb.integrated.block.model import Block, skewed
 from lrvb.integrated.block.polynomial import Frame, Polynomial

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_blocks import HALF_T, crossed, dense, regression
 
-from integrated.block.crossing import HALF_T, crossed, dense, regression
 from lrvb.integrated.block.fitting import cold_start, fit
 from lrvb.integrated.block.layout import Layout
 from lrvb.integrated.block.level_sums import gap

@@ -227,7 +227,12 @@ def test_a_precision_without_a_mean_is_refused_with_what_to_ask():
 
 
 def test_what_cannot_be_summed_is_a_gaussian_block_that_says_so():
-    fit = lrvb.MixedModel("count ~ x + (x | g) + (1 | h)", "poisson", {"1|h": HALF_T}).fit(frame())
+    rng = np.random.default_rng(1)
+    g, h, x = rng.integers(40, size=600), rng.integers(30, size=600), rng.normal(size=600)
+    slope = 0.4 + 0.4 * rng.normal(size=40)[g]
+    eta = 0.5 + slope * x + 0.6 * rng.normal(size=40)[g] + 0.5 * rng.normal(size=30)[h]
+    data = pd.DataFrame({"count": rng.poisson(np.exp(eta)), "x": x, "g": g, "h": h})
+    fit = lrvb.MixedModel("count ~ x + (x | g) + (1 | h)", "poisson", {"1|h": HALF_T}).fit(data)
     assert set(fit.summary()["verdict"]) <= {"trust", "approximate"}
     assert "two grouping factors with slopes" in repr(fit.summary())
     assert "every level's own sum" in repr(fit.summary())
