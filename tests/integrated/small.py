@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from lrvb.integrated.density import Density
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
-from lrvb.likelihoods import BINOMIAL, LOG, POISSON, Dispersion, Likelihood
+from lrvb.likelihoods import BINOMIAL, GAUSSIAN, LOG, POISSON, Dispersion, Likelihood
 from lrvb.prior import LKJ, Exponential, HalfStudentT
 
 HALF_T = HalfStudentT(3, 2.5)
@@ -54,6 +54,8 @@ FAMILIES = {
     "negbinomial": Density(NegativeBinomial()),
     "differenced": Density(DifferencedPoisson()),
 }
+
+NORMAL_ROWS = Density(GAUSSIAN)
 
 
 def regression(family: str, eta: np.ndarray, X: np.ndarray, seed: int = 0) -> Regression:

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from small import HALF_T, intercepts, sloped
 
+from integrated.small import NORMAL_ROWS
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
@@ -32,7 +33,7 @@ def design(kind, flat=False):
     X = np.column_stack([np.ones(N), x])
     sd = np.array([np.inf, np.inf]) if flat else np.array([3.0, 2.0])
     y = rng.normal(2, 1, N) + rng.normal(0, 1, 6)[a]
-    rows = Regression.independent(None, (y,), X, 0.2 * w, np.array([1.0, -0.5]), sd)
+    rows = Regression.independent(NORMAL_ROWS, (y,), X, 0.2 * w, np.array([1.0, -0.5]), sd)
     model = Gaussian(rows, terms, Gamma(2.0, 1.0))
     theta = model.start() + rng.normal(0, 0.3, (3, len(model.kinds)))
     return model, rows, terms, theta
@@ -120,7 +121,9 @@ def test_a_flat_prior_is_the_limit_of_wide_ones():
     flat, *_, theta = design("slopes", flat=True)
     wide, rows, *_ = design("slopes")
     s = 1e5
-    rows = Regression.independent(None, rows.columns, rows.X, rows.offset, rows.mean, np.full(2, s))
+    rows = Regression.independent(
+        NORMAL_ROWS, rows.columns, rows.X, rows.offset, rows.mean, np.full(2, s)
+    )
     wide = Gaussian(rows, wide.terms, Gamma(2.0, 1.0))
     gap = flat.log_density(theta) - wide.log_density(theta)
     assert_allclose(gap, 2 * np.log(s) + np.log(2 * np.pi), rtol=1e-7)

@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 from small import intercepts, regression, sloped
 
 import lrvb
+from integrated.small import NORMAL_ROWS
 from lrvb.integrated.density import Density
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Budget
@@ -46,7 +47,7 @@ def test_gaussian_theta_against_quadrature(kind):
     a, b = rng.integers(0, 12, n), rng.integers(0, 7, n)
     X = np.column_stack([np.ones(n), rng.normal(size=n)])
     y = X @ [1.0, 0.5] + rng.normal(0, 0.5, 12)[a] + rng.normal(0, 1.0, n)
-    rows = Regression.independent(None, (y,), X, np.zeros(n), np.zeros(2), np.full(2, 10.0))
+    rows = Regression.independent(NORMAL_ROWS, (y,), X, np.zeros(n), np.zeros(2), np.full(2, 10.0))
     terms = [intercepts(a, 12, HalfStudentT(3, 1.0)), intercepts(b, 7, Exponential(1.0))]
     terms = terms[: 1 if kind == "one factor" else 2]
     model = Gaussian(rows, terms, HalfNormal(2.0))

@@ -11,15 +11,20 @@ from scipy.special import gammaln
 
 from lrvb.likelihoods import (
     BERNOULLI,
+    BETA,
     BINOMIAL,
+    GAMMA,
     GAUSSIAN,
     HURDLE_NEGATIVE_BINOMIAL,
     HURDLE_POISSON,
     LOG,
+    LOGNORMAL,
     NEGATIVE_BINOMIAL,
     POISSON,
     ZERO_INFLATED_NEGATIVE_BINOMIAL,
     ZERO_INFLATED_POISSON,
+    Bernoulli,
+    Binomial,
     Likelihood,
 )
 
@@ -56,6 +61,7 @@ class LikelihoodCase(NamedTuple):
     eta: np.ndarray
     given: dict[str, Any]
     refused: dict[str, tuple[list[float], int]] = {}
+    sds: tuple[float, ...] = ()  # of η where 40 digits are slow; otherwise all
 
     @property
     def name(self) -> str:
@@ -75,28 +81,43 @@ WHOLE = {
     "is too large to be an exact count": ([1.0, 1.0, 1e300], 2),
 }
 
-CASES = [
+SUCCESSES = {
+    **{problem: WHOLE[problem] for problem in list(WHOLE)[:2]},
+    "is more than the 4 trials in 'n'": ([1.0, 5.0], 1),
+}
+ONES = {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
+
+ABOVE = {"is not above 0": ([0.5, 0.0], 1)}
+INSIDE = {"is not between 0 and 1": ([0.5, 0.2, 1.0], 2)}
+
+SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE, (0.15,)),
     LikelihoodCase(
-        BINOMIAL,
-        COUNTS,
-        ETA,
-        {"trials": TRIALS},
-        {
-            **{problem: WHOLE[problem] for problem in list(WHOLE)[:2]},
-            "is more than the 4 trials in 'n'": ([1.0, 5.0], 1),
-        },
+        ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE, (0.0,)
     ),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE, (0.31,)),
     LikelihoodCase(
-        BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
+        HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE, (0.0,)
     ),
+    LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
+    LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
+    LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
+    LikelihoodCase(
+        Binomial("cloglog"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.15, 1.0)
+    ),
+    LikelihoodCase(Bernoulli("probit"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)),
+    LikelihoodCase(
+        Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)
+    ),
+    LikelihoodCase(GAMMA, COUNTS / 10 + 0.1, ETA, {"shape": 3.7}, ABOVE, (0.0, 0.15, 1.0)),
+    LikelihoodCase(LOGNORMAL, COUNTS / 10 + 0.1, ETA, {"residual": 0.4}, ABOVE),
+    LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
+]
+CASES = [
+    *SHIPPED,
     LikelihoodCase(runpy.run_path(str(SKELETON))["Geometric"](), COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(Waiting(), COUNTS / 10 + 0.1, ETA, {}),
 ]
-SHIPPED = CASES[:9]

@@ -100,7 +100,11 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
     summary = model.summary()
     fixed = summary.loc[list(model.design_.names)]
     random = summary.drop(index=fixed.index)
-    tables = {"fixed": fixed, "random": random, "ranef": model.ranef()}
+    tables = {"fixed": fixed}
+    if len(random):
+        tables["random"] = random
+    if model.design_.terms:
+        tables["ranef"] = model.ranef()
     for name, table in tables.items():
         write_csv(table, out / f"{name}.csv", None if name == "ranef" else "name")
     model.posterior_.save(out / "posterior.npz")
@@ -118,15 +122,21 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
                 html.paragraph(f"Verdict: {summary.remark}"),
             ],
         ),
-        html.section("Standard deviations and correlations", [html.table(random)]),
+        *(
+            [html.section("Standard deviations and correlations", [html.table(random)])]
+            if len(random)
+            else []
+        ),
         html.section("Figures", figures),
         html.section("Priors", [html.table(priors)]),
     ]
-    heading = ". ".join(summary.heading[1:])
+    heading = ". ".join(summary.heading[1:]) + "."
+    if model.design_.terms:
+        heading += " The effect of every level is in ranef.csv."
     return html.write_page(
         out / "index.html",
         f"{options.data.name}: {options.formula}",
-        f"{heading}. The effect of every level is in ranef.csv.",
+        heading,
         body,
         f"lrvb {__version__}.",
     )

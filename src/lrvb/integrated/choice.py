@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .crossed import MOST_DRAWN, Crossed
+from .fixed import Fixed
 from .inside import Inside
 from .levels import Levels
 from .nested import Nested, is_nested
@@ -26,9 +27,11 @@ class Choice(NamedTuple):
 def choose(rows: Regression, terms: Sequence[Term]) -> Choice | None:
     """Sums that are exact given θ for a response that is not gaussian; None where there are none.
 
-    One factor with one effect or two a level; two factors with one effect each, nested, or crossed
-    with at most 50 levels of the smaller.
+    No terms; one factor with one effect or two a level; two factors with one effect each, nested, or
+    crossed with at most 50 levels of the smaller.
     """
+    if not terms:
+        return Choice(Fixed(rows), ())
     first = terms[0].codes
     if all(np.array_equal(term.codes, first) for term in terms):
         effects = sum(term.q for term in terms)

@@ -13,7 +13,7 @@ from scipy.linalg import block_diag
 
 from ..errors import InvalidModel
 from .coordinates import Kind
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .levels import Levels
 from .regression import Regression
 from .terms import Term
@@ -125,6 +125,20 @@ class Crossed:
         for found in self.levels.lines(self._without(theta), wide, codes[1:], R[1:]):
             own = np.exp(2 * theta[found.at, self.p])[:, None] * fresh
             yield found._replace(extra=found.extra + own)
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """The small factor's levels, which θ has, and a draw of the large one's given them."""
+        beta, effects = self.levels.sample(self._without(theta), rng)
+        return Drawn(beta[:, : self.fixed], (beta[:, self.fixed :, None], *effects))
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Crossed:
+        """The same sums of other rows, and other levels of the large factor; terms as in θ."""
+        small, large = terms
+        return Crossed(rows, large, small)
+
+    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Of the large factor's levels, given β and the small factor's. See: Factor.level_sums."""
+        return self.levels.level_sums(self._without(theta), levels)
 
     @property
     def work(self) -> float:

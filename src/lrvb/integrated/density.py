@@ -11,14 +11,15 @@ from ..likelihoods import Dispersion, Given, Likelihood
 from ..likelihoods.dispersion import labels_of
 from .coordinates import Kind
 
-Columns = tuple[np.ndarray, ...]  # of the rows: the response, and the family's extras
+Columns = tuple[np.ndarray, ...]  # of the rows: the response, the family's extras, any weights
 
 
 class Density:
     """log p(y | η, φ) of a likelihood; columns, η and dispersions φ broadcast against each other.
 
     φ are values by their labels; θ has their coordinates. `dispersions` are the likelihood's own unless
-    they depend on the data.
+    they depend on the data. If `weighted`, the last column has weights w, and a row's density is
+    p(y | η, φ)^w: that of w such rows.
     """
 
     def __init__(
@@ -26,8 +27,9 @@ class Density:
         likelihood: Likelihood,
         extras: Sequence[str] = (),
         dispersions: tuple[Dispersion, ...] | None = None,
+        weighted: bool = False,
     ):
-        self.likelihood, self.extras = likelihood, tuple(extras)
+        self.likelihood, self.extras, self.weighted = likelihood, tuple(extras), weighted
         self.dispersions = likelihood.dispersions if dispersions is None else dispersions
         self.labels = labels_of(self.dispersions)
 
@@ -44,26 +46,41 @@ class Density:
     @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
-        kind = type(self.likelihood)
-        for base in kind.__mro__:
+        for base in type(self.likelihood).__mro__:
             if "exponential" in vars(base):
-                return kind.exponential
+                return self.likelihood.exponential
             if "log_p" in vars(base) or "kernel" in vars(base):
                 return ""
         return ""
 
+    def counting(self) -> Density:
+        """The same of rows with weights."""
+        return Density(self.likelihood, self.extras, self.dispersions, True)
+
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
-        return float(np.sum(self.likelihood.constant(columns[0], self._given(columns))))
+        return float(np.sum(self.constants(columns)))
+
+    def constants(self, columns: Columns) -> np.ndarray:
+        """What depends neither on η nor on φ, of every row (N,)."""
+        each = self.likelihood.constant(columns[0], self._given(columns))
+        return np.broadcast_to(self._counted(columns, each), columns[0].shape)
 
     def log_p(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> Any:
         """log p(y | η, φ) but for the constant."""
-        return self.likelihood.kernel(columns[0], eta, self._given(columns, phi))
+        found = self.likelihood.kernel(columns[0], eta, self._given(columns, phi))
+        return self._counted(columns, found)
 
     def derivatives(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> tuple[Any, Any]:
         """Score ∂/∂η and information −∂²/∂η²."""
-        return self.likelihood.derivatives(columns[0], eta, self._given(columns, phi))
+        score, information = self.likelihood.derivatives(columns[0], eta, self._given(columns, phi))
+        return self._counted(columns, score), self._counted(columns, information)
+
+    def _counted(self, columns: Columns, each: Any) -> Any:
+        """A row's number as often as the row counts."""
+        return columns[-1] * each if self.weighted else each
 
     def _given(self, columns: Columns, phi: Sequence[Any] = ()) -> Given:
-        given = dict(zip(self.extras, columns[1:], strict=True))
+        own = columns[1:-1] if self.weighted else columns[1:]
+        given = dict(zip(self.extras, own, strict=True))
         return given | dict(zip(self.labels, phi, strict=False))

@@ -26,13 +26,18 @@ class Exponential:
         self.rows, self.groups, self.R = rows, groups, R
         self.additive = rows.likelihood.exponential == "rate"
         self.intercept = R.shape[1] == 1 and bool(np.all(R == 1))
-        y = rows.columns[0]
+        y, w = rows.columns[0], rows.weights
+        y = y if w is None else w * y
         self.yX = groups.sum(y[:, None] * rows.X, axis=0)
         self.yR = groups.sum(y[:, None] * R, axis=0)
         self.y_offset = groups.sum(y * rows.offset, axis=0)
         self.trials: np.ndarray | None = None
-        if len(rows.columns) > 1 and np.any(rows.columns[1] != 1):
+        if len(rows.plain) > 1 and np.any(rows.columns[1] != 1):
             self.trials = rows.columns[1][:, None]
+        # w exp η = exp(η + log w) of a rate; w trials of odds
+        self.shift = 0.0 if w is None or not self.additive else np.log(w)[:, None]
+        if w is not None and not self.additive:
+            self.trials = w[:, None] if self.trials is None else w[:, None] * self.trials
 
     def at(self, theta: np.ndarray, k: int) -> RowSums:
         """The sums of rows at points θ (n, d)."""
@@ -45,7 +50,7 @@ class Exponents:
     def __init__(self, fixed: Exponential, theta: np.ndarray, k: int):
         self.fixed, self.theta, self.k = fixed, theta, k
         beta = theta[:, : fixed.rows.p]
-        self.eta = fixed.rows.X @ beta.T + fixed.rows.offset[:, None]
+        self.eta = fixed.rows.X @ beta.T + fixed.rows.offset[:, None] + fixed.shift
         self.linear = fixed.yX @ beta.T + fixed.y_offset[:, None]
         self.largest = float(np.abs(self.eta).max(initial=0.0))
         self.E = np.exp(np.clip(self.eta, -_LARGEST, _LARGEST)) if fixed.intercept else None

@@ -18,7 +18,7 @@ from .coordinates import FREE, Kind
 from .exponents import Exponential
 from .frame import Frame, Look, find_window, reach, settle
 from .groups import gather, repeat
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .louis import louis
 from .regression import Regression, lifted
 from .row_sums import Directly, RowSums
@@ -43,12 +43,16 @@ _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proporti
 
 
 class Sums(NamedTuple):
-    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G)."""
+    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G).
+
+    each (n, G) is the log of each group's integral, but for its rows' constant.
+    """
 
     value: np.ndarray
     grid: Any
     P: np.ndarray
     total: np.ndarray
+    each: np.ndarray
 
 
 class Ends(NamedTuple):
@@ -125,6 +129,12 @@ class Factor(ABC):
     @abstractmethod
     def _moments(self, grid: Any, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Σ P z (n, G, q) and Σ P z_i z_j (n, G, q(q + 1)/2), squares first."""
+
+    @abstractmethod
+    def _draw(
+        self, grid: Any, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draws (k, q) from the densities at the nodes, `which` (k,) among points times groups."""
 
     # ---- the density ------------------------------------------------------------------------
 
@@ -376,6 +386,22 @@ class Factor(ABC):
 
     # ---- levels -----------------------------------------------------------------------------
 
+    @abstractmethod
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Factor:
+        """The same sums of other rows and levels."""
+
+    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """log ∫ Π p(y | z) p(z) dz of some levels, but for their rows' constants, at n points (n, levels).
+
+        That of a level without rows is 0.
+        """
+        here, group = self._only(self.groups.group[levels])
+        result = np.zeros((len(theta), len(levels)))
+        there = np.flatnonzero(group >= 0)
+        for at, sums in here._run(theta, np.arange(len(theta))):
+            result[np.ix_(at, there)] = sums.each[:, group[there]]
+        return result
+
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
     ) -> tuple[Effects, ...]:
@@ -424,6 +450,25 @@ class Factor(ABC):
             for i in range(self.q):
                 eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[..., i][:, group]
             yield Lines(at, eta, P, np.where(new, self._fresh(theta[at], r), 0.0))
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """A draw of every level at each of n points, levels of merged groups each their own."""
+        n, group = len(theta), self.groups.group
+        known, new = np.flatnonzero(group >= 0), np.flatnonzero(group < 0)
+        effects = np.empty((n, len(group), self.q))
+        points, place = np.unique(theta, axis=0, return_inverse=True)
+        order = np.argsort(place.reshape(-1), kind="stable")
+        ends = np.searchsorted(place.reshape(-1)[order], np.arange(len(points) + 1))
+        for at, sums in self._run(points, np.arange(len(points))):
+            here = order[ends[at[0]] : ends[at[-1] + 1]]
+            which = self.G * (place.reshape(-1)[here] - at[0])[:, None] + group[known]
+            drawn = self._draw(sums.grid, sums.P, which.ravel(), rng)
+            effects[np.ix_(here, known)] = drawn.reshape(len(here), len(known), self.q)
+        if len(new):
+            root = np.linalg.cholesky(np.linalg.inv(self._precision(theta)[0]))
+            noise = rng.standard_normal((n, len(new), self.q))
+            effects[:, new] = noise @ root.swapaxes(1, 2)
+        return Drawn(theta[:, : self.p], tuple(effects[:, :, at] for at in self._places))
 
     def _fresh(self, theta: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Variances rᵀΣr of new levels in rows r (m, q) at n points, (n, m)."""
@@ -543,9 +588,9 @@ class Factor(ABC):
         total = P.sum(axes)
         cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
         cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
-        value = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
-        value = value @ self.groups.counts + self._log_prior(theta) - self._known
-        return Sums(value, grid, P, total)
+        each = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
+        value = each @ self.groups.counts + self._log_prior(theta) - self._known
+        return Sums(value, grid, P, total, each)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""

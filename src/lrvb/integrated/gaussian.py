@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..collapsed.gaussian.incidence import Vector
 from ..collapsed.gaussian.layout import Grouping, Layout
-from .inside import Lines
+from .inside import Drawn, Lines
 from .normal import Moments, Normal
 from .regression import Regression
 from .terms import SdPrior, Term
@@ -40,32 +41,42 @@ class Conditional(NamedTuple):
 class Gaussian(Normal):
     """y = Xβ + Σ_t R_t z_t + ε: the log density of θ, and the coefficients given θ.
 
-    Terms of one factor that is the largest are eliminated together; a flat prior of β is allowed.
+    Terms of one factor that is the largest are eliminated together; a flat prior of β is allowed. Without
+    terms nothing is, and β alone is the rest.
     """
 
     def __init__(self, rows: Regression, terms: Sequence[Term], residual: SdPrior):
         super().__init__(rows, terms, residual)
+        y = rows.columns[0] - rows.offset - rows.X @ rows.mean
+        w = np.ones(len(y)) if rows.weights is None else rows.weights
+        self.yy = float(w @ y**2)
+        self.scale = rows.spread(y) or 1.0
+        self.together: list[int] = []
+        self.others: list[int] = []
+        self.offsets: list[int] = []
+        if not terms:
+            p = rows.p
+            self.G, self.q, self.r = 0, 1, p
+            self.D, self.B = np.zeros((0, 1, 1)), np.zeros((0, 1, p))
+            self.A = rows.X.T @ (w[:, None] * rows.X)
+            self.by = Vector(np.zeros((0, 1)), rows.X.T @ (w * y))
+            return
         # the factor with most coefficients is eliminated, with all terms that share its codes
         first = max(terms, key=lambda term: term.levels * term.q)
         self.together = [t for t, term in enumerate(terms) if _same(term.codes, first.codes)]
         self.others = [t for t in range(len(terms)) if t not in self.together]
         order = np.argsort(first.codes, kind="stable")
         R = np.concatenate([terms[t].R for t in self.together], axis=1)[order]
-        self.first = Grouping(first.codes[order], R, first.levels)
+        own = Grouping(first.codes[order], R, first.levels)
         others = [
             Grouping(terms[t].codes[order], terms[t].R[order], terms[t].levels) for t in self.others
         ]
-        layout = Layout(rows.X[order], self.first, others)
-        self.layout = layout
-        y = (rows.columns[0] - rows.offset - rows.X @ rows.mean)[order]
-        D, B, A = layout.cross(np.ones(layout.n))
-        self.G, self.q, self.r = layout.G, layout.q, layout.r
+        layout = Layout(rows.X[order], own, others)
+        self.D, B, self.A = layout.cross(w[order])
+        self.G, self.q, self.r, self.offsets = layout.G, layout.q, layout.r, layout.offsets
         dense = B if isinstance(B, np.ndarray) else B.toarray()
-        self.D, self.A = D, A
         self.B = dense.reshape(self.G, self.q, self.r)
-        self.by = layout.adjoint(y)
-        self.yy = float(y @ y)
-        self.scale = float(np.sqrt(np.mean((y - y.mean()) ** 2))) or 1.0
+        self.by = layout.adjoint((w * y)[order])
 
     @property
     def work(self) -> float:
@@ -153,7 +164,7 @@ class Gaussian(Normal):
             here = slice(at, at + self.terms[t].q)
             found[t] = c.levels[:, :, here], whole[:, :, here, here], -FS[:, :, here, :p]
             at = here.stop
-        for t, start in zip(self.others, self.layout.offsets, strict=False):
+        for t, start in zip(self.others, self.offsets, strict=False):
             G, q = self.terms[t].levels, self.terms[t].q
             place = start + np.arange(G * q).reshape(G, q)
             own = c.covariance[:, place[:, :, None], place[:, None, :]]
@@ -179,20 +190,22 @@ class Gaussian(Normal):
         A = np.zeros((m, self.r))
         A[:, : X.shape[1]] = X
         fresh = [np.where(code < 0)[0] for code in codes]
-        for t, start in zip(self.others, self.layout.offsets, strict=False):
+        for t, start in zip(self.others, self.offsets, strict=False):
             known = np.flatnonzero(codes[t] >= 0)
             q = self.terms[t].q
             for i in range(q):
                 A[known, start + codes[t][known] * q + i] += R[t][known, i]
-        K = np.concatenate(
-            [np.where(codes[t][:, None] >= 0, R[t], 0.0) for t in self.together], axis=1
-        )
-        level = np.maximum(codes[self.together[0]], 0)
+        parts = [np.where(codes[t][:, None] >= 0, R[t], 0.0) for t in self.together]
+        K = np.concatenate([np.zeros((m, 0)), *parts], axis=1)
+        level = np.maximum(codes[self.together[0]], 0) if parts else np.zeros(0, dtype=int)
         mean, variance = np.empty((len(theta), m)), np.empty((len(theta), m))
         for at in self._chunks(np.arange(len(theta)), moments=True, rows=m):
             c = self._solve(theta[at], moments=True)
-            W = A - np.einsum("mi,nmir->nmr", K, c.F[:, level])
             mean[at] = X @ self.rows.mean + c.rest @ A.T
+            if not parts:
+                variance[at] = np.einsum("mr,nrs,ms->nm", A, c.covariance, A, optimize=True)
+                continue
+            W = A - np.einsum("mi,nmir->nmr", K, c.F[:, level])
             mean[at] += np.einsum("mi,nmi->nm", K, c.levels[:, level])
             variance[at] = np.einsum("nmr,nrs,nms->nm", W, c.covariance, W, optimize=True)
             variance[at] += np.einsum("mi,nmij,mj->nm", K, c.within[:, level], K, optimize=True)
@@ -202,6 +215,27 @@ class Gaussian(Normal):
                     "mi,nij,mj->nm", new, spread.covariance, new, optimize=True
                 )
         return mean, variance
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """The rest from its normal, then the eliminated levels given it."""
+        n, p = len(theta), self.rows.p
+        beta = np.empty((n, p))
+        effects = [np.empty((n, term.levels, term.q)) for term in self.terms]
+        for at in self._chunks(np.arange(n), moments=True):
+            c = self._solve(theta[at], moments=True)
+            noise = rng.standard_normal((len(at), self.r, 1))
+            away = (np.linalg.cholesky(c.covariance) @ noise)[:, :, 0]
+            beta[at] = self.rows.mean + (c.rest + away)[:, :p]
+            own = np.linalg.cholesky(c.within) @ rng.standard_normal((*c.levels.shape, 1))
+            z = c.levels - np.einsum("ngir,nr->ngi", c.F, away) + own[..., 0]
+            first = 0
+            for t in self.together:
+                here = slice(first, first + self.terms[t].q)
+                effects[t][at], first = z[:, :, here], here.stop
+            for t, start in zip(self.others, self.offsets, strict=False):
+                place = slice(start, start + self.terms[t].levels * self.terms[t].q)
+                effects[t][at] = (c.rest + away)[:, place].reshape(len(at), *effects[t].shape[1:])
+        return Drawn(beta, tuple(effects))
 
     def _chunks(
         self, points: np.ndarray, moments: bool = False, rows: int = 0
@@ -214,7 +248,7 @@ class Gaussian(Normal):
 
     def _solve(self, theta: np.ndarray, moments: bool, levels: bool = True) -> Conditional:
         """Elimination at n points: E = (D/σ² + Λ)⁻¹, S = A/σ² + P − BᵀEB/σ⁴, evidence from both."""
-        n, N, r = len(theta), self.layout.n, self.r
+        n, N, r = len(theta), self.n, self.r
         spreads = self.spreads(theta)
         tau = np.exp(-2 * theta[:, -1])
         prior = self.log_prior(theta, spreads)
@@ -227,11 +261,11 @@ class Gaussian(Normal):
             value -= self.G * spreads[t].logdet / 2
             at = here.stop
         Q = tau[:, None, None, None] * self.D + blocks[:, None]
-        E, logdet = _inverse(Q)
+        E, logdet = inverse_of(Q)
         value -= logdet.sum(1) / 2
-        S, rhs, reduced = self._schur(E, tau)
+        S, rhs, reduced = self.schur(E, tau)
         value += tau**2 * reduced / 2
-        for t, start in zip(self.others, self.layout.offsets, strict=False):
+        for t, start in zip(self.others, self.offsets, strict=False):
             q, G = self.terms[t].q, self.terms[t].levels
             place = start + q * np.arange(G)
             for i in range(q):
@@ -259,12 +293,12 @@ class Gaussian(Normal):
         levels_mean -= np.einsum("ngir,nr->ngi", F, rest)
         return Conditional(value, rest, covariance, levels_mean, E, F)
 
-    def _schur(self, E: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, ...]:
+    def schur(self, E: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, ...]:
         """A/σ² − BᵀEB/σ⁴ (n, r, r), its right side (n, r), and bᵀEb (n,), of n points."""
         n, r, G, q = len(tau), self.r, self.G, self.q
         b = self.by.z
         if G * q**2 * r**2 <= _PRODUCT:
-            flat = E.reshape(n, -1)
+            flat = E.reshape(n, G * q**2)
             BB, Bb, bb = self._products()
             inner, right, reduced = (flat @ BB).reshape(n, r, r), flat @ Bb, flat @ bb
         else:
@@ -282,9 +316,9 @@ class Gaussian(Normal):
     def _products(self) -> tuple[np.ndarray, ...]:
         """Outer products within levels: of B with B, of B with b, of b with b, (Gq², …)."""
         if not hasattr(self, "_made"):
-            b, size = self.by.z, self.G * self.q**2
-            BB = np.einsum("gir,gjs->gijrs", self.B, self.B).reshape(size, -1)
-            Bb = np.einsum("gir,gj->gijr", self.B, b).reshape(size, -1)
+            b, size, r = self.by.z, self.G * self.q**2, self.r
+            BB = np.einsum("gir,gjs->gijrs", self.B, self.B).reshape(size, r * r)
+            Bb = np.einsum("gir,gj->gijr", self.B, b).reshape(size, r)
             self._made = BB, Bb, np.einsum("gi,gj->gij", b, b).reshape(size)
         return self._made
 
@@ -299,7 +333,7 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return a is b or np.array_equal(a, b)
 
 
-def _inverse(Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def inverse_of(Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inverses and log determinants of small symmetric matrices (..., q, q)."""
     if Q.shape[-1] == 1:
         return 1 / Q, np.log(Q[..., 0, 0])

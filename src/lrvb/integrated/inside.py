@@ -26,6 +26,13 @@ class Effects(NamedTuple):
     square: np.ndarray
 
 
+class Drawn(NamedTuple):
+    """One draw of all coefficients given each of n points: β (n, p), every term's (n, levels, q)."""
+
+    beta: np.ndarray
+    effects: tuple[np.ndarray, ...]
+
+
 class Lines(NamedTuple):
     """η of m rows given the points `at` (k,): nodes (k, m, K) with probabilities, and a normal rest.
 
@@ -71,6 +78,12 @@ class Inside(Protocol):
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
     ) -> Iterator[Lines]:
         """η = Xβ + Σ R_t z_t of m rows, point by point; a level of −1 is new. Terms as in θ."""
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """One draw of what was summed out, given each of n points and the rows. Terms as in θ.
+
+        A level without rows is drawn from its prior.
+        """
 
     @property
     def work(self) -> float:

@@ -15,7 +15,7 @@ from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate, resampled
 from .inside import Effects, Evaluated, Inside
 from .laplace import Marginal
-from .mode import Mode, climb, differenced
+from .mode import Mode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
@@ -163,13 +163,13 @@ def integrate_density(
     progress: Progress | None = None,
 ) -> Integral:
     """θ of any log density, vectorised over points (n, d), of a few coordinates of these kinds."""
-    first = climb(log_density, start, longest=_longest(kinds))
+    first = steadied(log_density, climb(log_density, start, longest=_longest(kinds)))
     bend = Bend(kinds, first.x)
 
     def target(x: np.ndarray) -> np.ndarray:
         return log_density(bend.natural(x)) + bend.log_jacobian(x)
 
-    mode = climb(target, bend.bend(first.x))
+    mode = steadied(target, climb(target, bend.bend(first.x)))
     proposal = probed(target, mode.x, mode.axes())
     log = np.array(kinds) == "log"
     wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
@@ -184,7 +184,7 @@ def integrate_gaussian(
 ) -> Integral:
     """θ of a gaussian response: all coefficients are exact inside."""
     kinds = inside.kinds
-    levels = min(term.levels for term in inside.terms)
+    levels = min((term.levels for term in inside.terms), default=len(inside.rows.X))
     budget = affordable(budget or enough(len(kinds), levels), inside.work)
     return integrate_density(inside.log_density, kinds, inside.start(), budget, seed, progress)
 
@@ -217,7 +217,7 @@ def integrate_path(
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
     inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
-    few = hessian is None and _is_long(wanted, inside.work)
+    few = _is_learnt(wanted, inside, len(kinds))
     path = Path(inside, mode, hessian, straight=few)
     if few:
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
@@ -266,14 +266,19 @@ def _is_long(budget: Budget, work: float) -> bool:
     return work * (budget.final + budget.rounds * budget.explore) > EASY
 
 
+def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:
+    """Whether a cubic through few points ends in time, where all draws would take long."""
+    work = share * inside.work
+    if isinstance(inside, Crossed) or not _is_long(budget, work):
+        return False
+    return work * (points_needed(d) + 2 * CHECKED) <= LONG
+
+
 def begin(budget: Budget, inside: Inside, d: int) -> None:
     """`TooMuchWork` where neither all draws nor a cubic through few points would end in time."""
-    work = inside.work / 3  # with the fewest nodes
-    if _is_long(budget, work) and not isinstance(inside, Crossed):
-        work, budget = work * (points_needed(d) + 2 * CHECKED) / LONG * WORK, Budget(0, 1, 1)
-        if work <= WORK:
-            return
-    affordable(budget, work)
+    fewest = 1 / 3  # of the work, with the fewest nodes
+    if not _is_learnt(budget, inside, d, fewest):
+        affordable(budget, fewest * inside.work)
 
 
 def _learnt(

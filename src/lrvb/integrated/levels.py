@@ -6,12 +6,17 @@ far, which converges exponentially in the number of nodes; twice the nodes tell 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .factor import MANY, Ends, Factor
+from .lines import Line
 from .regression import Regression
 from .row_sums import RowSums
 from .terms import Term
+
+_TINY = np.finfo(float).tiny
 
 
 class Levels(Factor):
@@ -21,6 +26,11 @@ class Levels(Factor):
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
         super().__init__(rows, (term,), merge, nodes or (31 if len(term.codes) < MANY else 11))
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
+        """The same sums of other rows and levels."""
+        (term,) = terms
+        return Levels(rows, term)
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray
@@ -71,3 +81,13 @@ class Levels(Factor):
         """Σ P z and Σ P z², (n, G, 1) each."""
         weighted = P * grid
         return weighted.sum(2)[..., None], (weighted * grid).sum(2)[..., None]
+
+    def _draw(
+        self, grid: np.ndarray, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """By the inverse of each group's distribution function."""
+        nodes = grid.reshape(-1, grid.shape[2])
+        line = Line(np.log(np.maximum(P, _TINY)).reshape(nodes.shape))
+        place = line.draw(which, rng.random(len(which)))
+        step = nodes[which, 1] - nodes[which, 0]
+        return (nodes[which, 0] + step * place)[:, None]

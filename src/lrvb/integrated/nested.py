@@ -18,7 +18,8 @@ from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
 from .factor import TOLERANCE
 from .groups import gather
-from .inside import Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
+from .lines import Line, spline_weights
 from .regression import Regression, lifted
 from .terms import Term
 
@@ -40,6 +41,7 @@ _COARSE = 41  # nodes on which a level's information is first looked for
 _SINGLE = 1e-25  # of an inner sum where its outer effect most probably is, for single precision
 _LARGEST = 200.0  # |η| for which exponentials are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
+_CELLS = 4  # to a step of the grids, of which a draw is made
 _EXTREME = 8.0  # |log sd| up to which grids are made
 
 
@@ -96,7 +98,7 @@ class Nested:
         self.constant = rows.likelihood.constant(rows.columns)
         self.p = rows.p
         # rows of the largest inner level, of one trial each
-        single = len(rows.columns) == 1 or bool(np.all(rows.columns[1] == 1))
+        single = all(bool(np.all(column == 1)) for column in rows.columns[1:])
         self.largest = float(np.bincount(self.of).max()) if single else np.inf
         self.information: tuple[float, float] | None = None
         self.step, self.single = _START, False
@@ -293,6 +295,44 @@ class Nested:
             eta = (X @ point[: self.p])[:, None] + Z
             yield Lines(np.array([i]), eta[None], P[None], extra[None])
 
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """The outer levels' effects from their nodes, then the inner ones' given them."""
+        n, sds = len(theta), np.exp(theta[:, self.p : self.p + 2])
+        outer, inner = (
+            sds[:, [f]] * rng.standard_normal((n, term.levels))
+            for f, term in enumerate((self.outer, self.inner))
+        )
+        above, of = np.flatnonzero(self.above.group >= 0), self.above.of
+        points, place = np.unique(theta, axis=0, return_inverse=True)
+        for i, point in enumerate(points):
+            same = np.flatnonzero(place.reshape(-1) == i)
+            sums, k = self._sums(point), len(same)
+            t, o, _, sd_i, _ = sums.grid
+            tiny = np.finfo(sums.W.dtype).tiny
+            every = np.tile(np.arange(len(sums.P)), k)
+            line = Line(np.log(np.maximum(sums.P, tiny)), _CELLS)
+            at = line.draw(every, rng.random(len(every))).reshape(k, -1)
+            drawn = o[0] + (o[1] - o[0]) * at
+            outer[np.ix_(same, above)] = drawn
+            log_w = np.log(np.maximum(sums.W, tiny))
+            if np.allclose(np.diff(t), t[1] - t[0]):  # one grid for all, and its nodes within reach
+                step = t[1] - t[0]
+                width = min(len(t), int(np.ceil(2 * _REACH * sd_i / step)) + 2)
+                first = np.floor((drawn[:, of] - _REACH * sd_i - t[0]) / step).astype(int)
+                near = np.clip(first, 0, len(t) - width)[:, :, None] + np.arange(width)
+                e = t[near] - drawn[:, of, None]
+                log_w = log_w[np.arange(len(of))[:, None], near]
+            else:  # one around every outer node: joined between them
+                size = len(t) // len(o)
+                weights = spline_weights(at, len(o))[:, of]
+                log_w = np.einsum("kmj,mje->kme", weights, log_w.reshape(-1, len(o), size))
+                e = np.broadcast_to(t[:size] - o[0], log_w.shape)
+            line = Line((log_w - (e / sd_i) ** 2 / 2).reshape(-1, e.shape[2]), _CELLS)
+            each = np.arange(k * len(of))
+            within = line.draw(each, rng.random(len(each))).reshape(k, -1)
+            inner[np.ix_(same, self.inner_level)] = e[..., 0] + (e[..., 1] - e[..., 0]) * within
+        return Drawn(theta[:, : self.p], (outer[:, :, None], inner[:, :, None]))
+
     @property
     def work(self) -> float:
         """Rows times nodes of outer + inner, and the product with the outer nodes."""
@@ -374,14 +414,27 @@ class Nested:
             return quick
         return self._outer(grid, L, peak, eta, half)
 
+    def logarithms(self, theta: np.ndarray) -> tuple[Grid, np.ndarray, np.ndarray, np.ndarray]:
+        """Grid, L (M, Q), log F (M, J) and the log integrand over o (G, J) of one θ, in double precision.
+
+        They are without the rows' constants.
+        """
+        grid = self._grid(theta)
+        L = self._heights(theta, self.rows.predictor(theta[None, : self.p])[0], grid.t)
+        peak = L.max(1, keepdims=True)
+        log_F = np.log(np.maximum(np.exp(L - peak) @ grid.K, np.finfo(float).tiny)) + peak
+        return grid, L, log_F, self.above.sum(log_F, axis=0) - (grid.o / grid.outer) ** 2 / 2
+
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
-        rows, y = self.rows, self.rows.columns[0]
+        rows, w = self.rows, self.rows.weights
+        y = rows.columns[0] if w is None else w * rows.columns[0]
         far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
         if rows.likelihood.exponential == "rate" and far < _LARGEST:
             # Σ yη + t Σ y − e^t Σ e^η
             counts = np.add.reduceat(y, self.starts)
-            total = np.add.reduceat(np.exp(eta), self.starts)
+            rate = np.exp(eta) if w is None else w * np.exp(eta)
+            total = np.add.reduceat(rate, self.starts)
             L = np.multiply.outer(counts, t) - np.multiply.outer(total, np.exp(t))
             return L + np.add.reduceat(y * eta, self.starts)[:, None]
         if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:

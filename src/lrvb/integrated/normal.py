@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .coordinates import LOG, Kind
-from .inside import Lines
+from .inside import Drawn, Lines
 from .regression import Regression
 from .terms import SdPrior, Spread, Term, split_by_size
 
@@ -40,7 +40,7 @@ class Normal(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], residual: SdPrior):
         self.rows, self.terms, self.residual = rows, tuple(terms), residual
-        self.n = len(rows.X)
+        self.n = rows.n
 
     @property
     def kinds(self) -> list[Kind]:
@@ -88,3 +88,7 @@ class Normal(ABC):
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
     ) -> Iterator[Lines]:
         """η of m new rows given n points: normal, with a single node."""
+
+    @abstractmethod
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """One draw of β and all levels given each of n points and the rows."""

@@ -19,8 +19,9 @@ _STEP = 1e-4  # of central differences in the dispersions; ten times as much for
 class Regression:
     """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
-    columns are rows' arrays (N,), the response first; X (N, p); offset (N,); P (p, p), which may be
-    singular where β is flat; `constant` is that of log p(β).
+    columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
+    P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
+    for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
     """
 
     likelihood: Density
@@ -31,6 +32,7 @@ class Regression:
     P: np.ndarray
     constant: float
     dispersions: tuple[Any, ...] = ()
+    ones: np.ndarray | None = None
 
     @classmethod
     def independent(
@@ -52,6 +54,34 @@ class Regression:
     def p(self) -> int:
         """Number of coefficients β."""
         return self.X.shape[1]
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """How often each row counts, (N,); None where every row counts once."""
+        return self.columns[-1] if self.likelihood.weighted else None
+
+    @property
+    def plain(self) -> Columns:
+        """The columns without weights."""
+        return self.columns[:-1] if self.likelihood.weighted else self.columns
+
+    @property
+    def n(self) -> float:
+        """How many rows these count, or stand, for."""
+        if self.ones is not None:
+            return float(round(float(self.ones @ self.ones)))
+        return float(len(self.X) if self.weights is None else self.weights.sum())
+
+    def spread(self, values: np.ndarray) -> float:
+        """Standard deviation over all rows of values (N,), which are among the sums."""
+        ones = np.ones(len(values)) if self.ones is None else self.ones
+        w = np.ones(len(values)) if self.weights is None else self.weights
+        left = values - ones * ((w * ones) @ values / self.n)
+        return float(np.sqrt(w @ left**2 / self.n))
+
+    def weighted(self, weights: np.ndarray) -> Regression:
+        """The same rows, each counting `weights` (N,) times instead."""
+        return replace(self, likelihood=self.likelihood.counting(), columns=(*self.plain, weights))
 
     def take(self, rows: np.ndarray) -> Regression:
         """Some of the rows, in the order of `rows`."""

@@ -13,9 +13,12 @@ import numpy as np
 from ..errors import InvalidModel
 from .box import find_side
 from .factor import MANY, Ends, Factor
+from .lines import CHUNK, FLOOR, Line, spline_weights
 from .regression import Regression
 from .row_sums import Plane, RowSums
 from .terms import Term
+
+_TINY = np.finfo(float).tiny
 
 
 class Slopes(Factor):
@@ -31,6 +34,10 @@ class Slopes(Factor):
         if effects != 2:
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
         super().__init__(rows, terms, merge, nodes or (17 if len(terms[0].codes) < MANY else 9))
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Slopes:
+        """The same sums of other rows and levels."""
+        return Slopes(rows, terms)
 
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray
@@ -98,6 +105,30 @@ class Slopes(Factor):
             axis=-1,
         )
         return m1, squares.sum(2)
+
+    def _draw(
+        self, grid: Plane, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Along the first axis by the sums over the second, then along the second there."""
+        Q, size = grid.first.shape[2], len(which)
+        flat = P.reshape(-1, Q, Q)
+        first = Line(np.log(np.maximum(flat.sum(2), _TINY))).draw(which, rng.random(size))
+        log_p = np.log(np.maximum(flat, _TINY))
+        log_p = np.maximum(log_p, log_p.max((1, 2), keepdims=True) - 2 * FLOOR)
+        second, few = np.empty(size), max(1, CHUNK // Q)
+        for start in range(0, size, few):
+            here = slice(start, start + few)
+            weights = spline_weights(first[here], Q)
+            across = np.einsum("ki,kij->kj", weights, log_p[which[here]], optimize=True)
+            own = np.arange(len(across))
+            second[here] = Line(across).draw(own, rng.random(len(own)))
+
+        def between(part: np.ndarray, place: np.ndarray) -> np.ndarray:
+            nodes = part.reshape(-1, Q)[which, :2]
+            return nodes[:, 0] + (nodes[:, 1] - nodes[:, 0]) * place
+
+        moved = between(grid.across, first) + between(grid.along, second)
+        return np.column_stack([between(grid.first, first), moved])
 
 
 def _inverse_root(H: np.ndarray, floor: np.ndarray) -> np.ndarray:

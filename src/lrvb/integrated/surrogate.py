@@ -20,7 +20,7 @@ from .importance import Budget, Refit, Weighted, integrate, resampled
 from .inside import Evaluated
 from .proposals import Proposal
 
-OFF = 0.03  # root mean square of what the cubic is off by over the posterior: no mean is moved by more of its sd
+OFF = 0.03  # root mean square of what the cubic is off by: no mean is moved by more of its sd
 K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients

@@ -4,11 +4,14 @@ from typing import Any
 
 from ..errors import InvalidModel
 from .base import Likelihood, LikelihoodRows
+from .beta import BETA, Beta
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
 from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
+from .gamma import GAMMA, Gamma
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
-from .links import IDENTITY, LOG, LOGIT, Link
+from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
+from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 from .zeros import (
@@ -33,19 +36,23 @@ FAMILIES: dict[str, Likelihood] = {
         ZERO_INFLATED_NEGATIVE_BINOMIAL,
         HURDLE_POISSON,
         HURDLE_NEGATIVE_BINOMIAL,
-        BERNOULLI,
-        BINOMIAL,
+        GAMMA,
+        LOGNORMAL,
+        BETA,
+        *(Bernoulli(link) for link in Bernoulli.links),
+        *(Binomial(link) for link in Binomial.links),
     )
 }
 DEFAULT = GAUSSIAN.name
 
 
 def likelihood_of(family: Any) -> Likelihood:
-    """The likelihood that a name stands for, or the one that was given."""
+    """The likelihood that a name stands for, such as "poisson" or "bernoulli(probit)", or the one given."""
     if isinstance(family, Likelihood):
         return family
-    if isinstance(family, str) and family in FAMILIES:
-        return FAMILIES[family]
+    name = _without_own_link("".join(family.split())) if isinstance(family, str) else family
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
     if isinstance(family, type) and issubclass(family, Likelihood):
         raise InvalidModel(
             f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
@@ -56,26 +63,40 @@ def likelihood_of(family: Any) -> Likelihood:
     )
 
 
+def _without_own_link(name: str) -> str:
+    """A name such as "poisson(log)" without the link that the family has anyway."""
+    first, _, rest = name.partition("(")
+    own = first in FAMILIES and rest == f"{FAMILIES[first].link.name})"
+    return first if own else name
+
+
 __all__ = [
     "BERNOULLI",
+    "BETA",
     "BINOMIAL",
+    "CLOGLOG",
     "DEFAULT",
     "FAMILIES",
+    "GAMMA",
     "GAUSSIAN",
     "HURDLE_NEGATIVE_BINOMIAL",
     "HURDLE_POISSON",
     "IDENTITY",
     "LOG",
     "LOGIT",
+    "LOGNORMAL",
     "NEGATIVE_BINOMIAL",
     "POISSON",
     "POSITIVE",
     "PROBABILITY",
+    "PROBIT",
     "ZERO_INFLATED_NEGATIVE_BINOMIAL",
     "ZERO_INFLATED_POISSON",
     "Bernoulli",
+    "Beta",
     "Binomial",
     "Dispersion",
+    "Gamma",
     "Gaussian",
     "Given",
     "HurdleNegativeBinomial",
@@ -83,6 +104,7 @@ __all__ = [
     "Likelihood",
     "LikelihoodRows",
     "Link",
+    "LogNormal",
     "NegativeBinomial",
     "Ordered",
     "Poisson",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import InvalidData
 from ..numerics.functions import NUMPY
 from ..numerics.hermite import hermite
 from .dispersion import Dispersion
@@ -29,8 +30,10 @@ class Likelihood:
     laws hold it against what is derived here.
     """
 
-    name: ClassVar[str]
-    link: ClassVar[Link]
+    name: str
+    link: Link
+    #: the links that it can have, where there are several: "family(link)" is its name with another
+    links: ClassVar[tuple[Link, ...]] = ()
     #: columns of the data besides the response that a row brings, such as trials
     extras: ClassVar[tuple[str, ...]] = ()
     dispersions: ClassVar[tuple[Dispersion, ...]] = ()
@@ -38,7 +41,8 @@ class Likelihood:
     discrete: ClassVar[bool] = False
     #: whether y is 0 or 1 in every row
     binary: ClassVar[bool] = False
-    #: whether log p = −½(y − η)²/sd² in η, with the dispersion sd: then nothing needs iterating
+    #: whether log p = −½(w − η)²/sd² in η with the dispersion sd and w = `working`(y): then nothing
+    #: needs iterating
     quadratic: ClassVar[bool] = False
     #: whether log p is concave in η whatever is given, so that a level's effects have one mode
     concave: ClassVar[bool] = True
@@ -46,7 +50,7 @@ class Likelihood:
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
     #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
-    exponential: ClassVar[str] = ""
+    exponential: str = ""
 
     def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
         """The dispersions of a response with these values: as many thresholds as they need."""
@@ -116,6 +120,14 @@ class Likelihood:
         """One y for each η."""
         return self.quantile(rng.uniform(size=np.shape(eta)), eta, given)
 
+    def working(self, y: np.ndarray) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise."""
+        return y
+
+    def from_working(self, values: np.ndarray) -> np.ndarray:
+        """The inverse of `working`, which rises."""
+        return values
+
     # ---- averages over η ~ N(mean, v) -----------------------------------------------------
 
     def rows(self, y: np.ndarray, given: Given = NOTHING) -> LikelihoodRows:
@@ -126,9 +138,11 @@ class Likelihood:
         self, mean: np.ndarray, v: np.ndarray, given: Given = NOTHING
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y, by the laws of total expectation and variance."""
+        if not v.any():
+            return self.mean(mean, given), self.variance(mean, given)
         root = np.sqrt(v)
         first, second, noise = (np.zeros_like(mean) for _ in range(3))
-        for x, weight in zip(*hermite(root.max(initial=0.0)), strict=True):
+        for x, weight in zip(*hermite(root.max(initial=0.0) / self.link.unit), strict=True):
             eta = mean + root * x
             value = self.mean(eta, given)
             first += weight * value
@@ -200,6 +214,30 @@ class LikelihoodRows:
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
         return self.likelihood.start(self.y, self.given)
+
+
+def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> None:
+    """Numbers above 0."""
+    if (y <= 0).any():
+        row = int(np.argmax(y <= 0))
+        raise refuse(
+            name,
+            row,
+            y[row],
+            f"is not above 0, where {what} must be",
+            "Correct the value or drop the row; of exact zeros, model apart whether they occur",
+        )
+
+
+def require_varying(name: str, y: np.ndarray) -> None:
+    """Not the same number in every row."""
+    if np.ptp(y) == 0:
+        raise InvalidData(
+            f"The response '{name}' is {y[0]:g} in every row, so that nothing is left to explain; "
+            "choose a response that varies.",
+            column=name,
+            value=float(y[0]),
+        )
 
 
 def require_counts(name: str, y: np.ndarray, refuse: Refuse, what: str = "counts") -> None:

@@ -1,4 +1,4 @@
-"""Successes in trials, and single zeros and ones, whose log odds are the linear predictor."""
+"""Successes in trials, and single zeros and ones, whose probability follows from the linear predictor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..numerics.hermite import hermite
 from .base import Likelihood, LikelihoodRows, Refuse, require_counts
 from .expectation import Expectation
 from .given import NOTHING, Given
-from .links import LOGIT
+from .links import CLOGLOG, LOGIT, PROBIT, Link, ProbabilityLink, link_of
 
 _ENTRIES = 2**14  # nodes times rows at a time
 
@@ -24,17 +24,29 @@ def trials_of(given: Given) -> Any:
 
 
 class Binomial(Likelihood):
-    """y ~ Binomial(trials, σ(η)) with the column `trials`."""
+    """y ~ Binomial(trials, g⁻¹(η)) with the column `trials`; link is "logit", "probit" or "cloglog"."""
 
-    name, link, discrete, light_tails = "binomial", LOGIT, True, True
+    name, discrete, light_tails = "binomial", True, True
     extras: ClassVar[tuple[str, ...]] = ("trials",)
-    exponential: ClassVar[str] = "odds"
+    links: ClassVar[tuple[Link, ...]] = (LOGIT, PROBIT, CLOGLOG)
+    exponential = "odds"
+    link: ProbabilityLink = LOGIT
+
+    def __init__(self, link: str | Link = "logit"):
+        found = link_of(link, self.links, self.name)
+        assert isinstance(found, ProbabilityLink)
+        self.link = found
+        if found is not LOGIT:
+            self.name, self.exponential = f"{self.name}({found.name})", ""
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
-        """yη − trials · log(1 + exp η) + log of the choices."""
+        """y log p + (trials − y) log(1 − p) + log of the choices."""
         trials = trials_of(given)
         choices = xp.gammaln(trials + 1.0) - xp.gammaln(y + 1.0) - xp.gammaln(trials - y + 1.0)
-        return y * eta - trials * xp.logaddexp(0.0, eta) + choices
+        if self.link is LOGIT:
+            return y * eta - trials * xp.logaddexp(0.0, eta) + choices
+        up, down = self.link.log_probability(eta, xp), self.link.log_complement(eta, xp)
+        return y * up + (trials - y) * down + choices
 
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
         """The log of the choices."""
@@ -42,42 +54,63 @@ class Binomial(Likelihood):
         return gammaln(trials + 1.0) - gammaln(y + 1.0) - gammaln(trials - y + 1.0)
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
-        """yη − trials · log(1 + exp η)."""
-        return y * eta - trials_of(given) * (np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta))))
+        """y log p + (trials − y) log(1 − p)."""
+        trials = trials_of(given)
+        if self.link is LOGIT:
+            return y * eta - trials * (np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta))))
+        if self.binary and self.link.symmetric:
+            return self.link.log_probability((2 * y - 1) * eta)
+        up, down = self.link.log_probability(eta), self.link.log_complement(eta)
+        return y * up + (trials - y) * down
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
-        """y − trials · σ(η) and trials · σ(η)σ(−η)."""
-        trials, small = trials_of(given), np.exp(-np.abs(eta))
-        share = np.where(eta >= 0, 1.0, small) / (1 + small)
-        return y - trials * share, trials * (small / (1 + small) ** 2)
+        """Of a logit, y − trials · σ(η) and trials · σ(η)σ(−η); else the sums of two logarithms'."""
+        trials = trials_of(given)
+        if self.link is LOGIT:
+            small = np.exp(-np.abs(eta))
+            share = np.where(eta >= 0, 1.0, small) / (1 + small)
+            return y - trials * share, trials * (small / (1 + small) ** 2)
+        if self.binary and self.link.symmetric:
+            score, information = self.link.log_derivatives((2 * y - 1) * eta)
+            return (2 * y - 1) * score, information
+        up, up_information = self.link.log_derivatives(eta)
+        down, down_information = self.link.complement_derivatives(eta)
+        return (
+            y * up + (trials - y) * down,
+            y * up_information + (trials - y) * down_information,
+        )
+
+    def scale(self, given: Given) -> Any:
+        """The link's."""
+        return self.link.unit
 
     def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
-        """trials · σ(η)."""
-        return trials_of(given) * expit(eta)
+        """trials · p."""
+        return trials_of(given) * self.link.inverse(eta)
 
     def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
-        """trials · σ(η)σ(−η)."""
+        """trials · ∂p/∂η."""
         return trials_of(given) * self.link.slope(eta)
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
-        """trials · σ(η)σ(−η)."""
-        return trials_of(given) * self.link.slope(eta)
+        """trials · p(1 − p)."""
+        return trials_of(given) * self.link.inverse(eta) * self.link.complement(eta)
 
     def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
-        """The regularised incomplete beta function of 1 − σ(η)."""
+        """The regularised incomplete beta function of 1 − p."""
         trials = trials_of(given)
         inside = np.clip(np.floor(y), 0.0, trials - 1)
-        value = betainc(trials - inside, inside + 1, expit(-eta))
+        value = betainc(trials - inside, inside + 1, self.link.complement(eta))
         return np.where(y < 0, 0.0, np.where(y >= trials, 1.0, value))
 
     def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """Successes for each probability."""
         trials = np.asarray(trials_of(given)).astype(np.int64)
-        return rng.binomial(trials, expit(eta)).astype(np.float64)
+        return rng.binomial(trials, self.link.inverse(eta)).astype(np.float64)
 
     def rows(self, y: np.ndarray, given: Given = NOTHING) -> LikelihoodRows:
-        """E log p from five averages that share the logistic curve."""
-        return BinomialRows(self, y, given)
+        """E log p; of a logit, from five averages that share the logistic curve."""
+        return BinomialRows(self, y, given) if self.link is LOGIT else super().rows(y, given)
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
         """Successes among the trials; without trials, zeros and ones."""
@@ -104,17 +137,18 @@ class Binomial(Likelihood):
         return f"Make it 0 and 1, with a column such as data['{name}'] == '{labels[1]}'"
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
-        """The logit of a proportion drawn towards one half, with its weight."""
+        """The link of a proportion drawn towards one half, with its weight."""
         trials = trials_of(given)
         share = (y + 0.5) / (trials + 1)
-        return np.log(share / (1 - share)), (trials + 1) * share * (1 - share)
+        guess = self.link.apply(share)
+        return guess, (trials + 1) * self.link.slope(guess) ** 2 / (share * (1 - share))
 
     def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
-        """The log odds of all trials together, half a success added where all or none succeed."""
+        """The link of the share of all trials together, half a success added where all or none succeed."""
         total = float(np.sum(np.broadcast_to(trials_of(given), y.shape)))
         edge = 0.5 * (y.sum() in (0, total))
-        odds = (y.sum() + edge) / (total - y.sum() + edge)
-        return float(np.log(odds) - offset.mean())
+        share = (y.sum() + edge) / (total + 2 * edge)
+        return float(self.link.apply(share) - offset.mean())
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """Up where every trial succeeds, down where none does."""
@@ -133,11 +167,15 @@ class Binomial(Likelihood):
             "are only failures or only successes, so that the data set no limit to the effect"
         )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(link={self.link.name!r})"
+
 
 class Bernoulli(Binomial):
-    """y ~ Bernoulli(σ(η)): a binomial response of one trial each."""
+    """y ~ Bernoulli(g⁻¹(η)): a binomial response of one trial each, with its links."""
 
-    name, extras, binary = "bernoulli", (), True
+    name, binary = "bernoulli", True
+    extras: ClassVar[tuple[str, ...]] = ()
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
         """Zeros and ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincc, gammaln
@@ -19,7 +19,7 @@ class Poisson(Likelihood):
     """y ~ Poisson(exp η)."""
 
     name, link, discrete, light_tails = "poisson", LOG, True, True
-    exponential: ClassVar[str] = "rate"
+    exponential = "rate"
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """yη − exp η − log y!."""

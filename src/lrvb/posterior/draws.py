@@ -30,7 +30,7 @@ class Unconstrained(NamedTuple):
 
     def root(self, Sigma: np.ndarray) -> np.ndarray:
         """A root of Cov(u)."""
-        return _root(self.W @ Sigma @ self.W.T + self.R)
+        return root_of(self.W @ Sigma @ self.W.T + self.R)
 
 
 def unconstrained(estimate: Estimate) -> Unconstrained:
@@ -67,6 +67,16 @@ def draw(
     """n draws of every block; `refine` corrects means and variances of linear functions of T."""
     free = unconstrained(estimate)
     noise = rng.standard_normal((n, len(free.W))) @ free.root(estimate.Sigma).T
+    return at_noise(estimate, free, noise, refine)
+
+
+def at_noise(
+    estimate: Estimate,
+    free: Unconstrained,
+    noise: np.ndarray,
+    refine: Callable[[np.ndarray | Callable[[Any], Any]], Refined] | None = None,
+) -> dict[str, np.ndarray]:
+    """Every block where its unconstrained coordinates are off their means by normal noise (n, k)."""
     plain, rest = np.einsum("ka,ab,kb->k", free.W, estimate.Sigma, free.W), np.diag(free.R)
     sd = np.sqrt(plain + rest)
     score = noise / np.where(sd > 0, sd, 1.0)
@@ -86,7 +96,7 @@ def draw(
     return values
 
 
-def _root(S: np.ndarray) -> np.ndarray:
+def root_of(S: np.ndarray) -> np.ndarray:
     """A matrix square root of a covariance; scaled first, so that units do not matter."""
     sd = np.sqrt(np.diag(S))
     scale = np.where(sd > 0, sd, 1.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from ..integrated.importance import resampled
 from .estimate import Estimate
 
 _GRID = np.linspace(-8, 8, 129)  # sds of a quantity at which a mixture of normals is cumulated
@@ -56,8 +57,8 @@ class WeightedDraws:
         return lower, upper
 
     def draw(self, estimate: Estimate, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """n joint draws of every block, in proportion to the weights."""
-        chosen = rng.choice(len(self.weights), size=n, p=self.weights)
+        """n joint draws of every block, in proportion to the weights: systematic, in random order."""
+        chosen = rng.permutation(resampled(self.weights, n, rng))
         values = self.values[chosen]
         noise = rng.standard_normal((n, self.p))
         values[:, : self.p] += np.einsum("npq,nq->np", self.root[chosen], noise)

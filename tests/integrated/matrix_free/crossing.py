@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from small import intercepts, sloped
 
+from integrated.small import NORMAL_ROWS
 from lrvb.integrated.matrix_free.evidence import Evidence
 from lrvb.integrated.matrix_free.model import MatrixFree
 from lrvb.integrated.matrix_free.sums import factors_of, sum_rows
@@ -42,7 +43,7 @@ def rows_and_terms(kind, times=1):
     y += 0.5 * r[a % C] if kind == "nested" else 0.4 * w[c]
     X = np.column_stack([np.ones(N), x])
     mean, sd = np.array([1.0, -0.5]), np.array([3.0, 2.0])
-    return Regression.independent(None, (y,), X, 0.1 * x, mean, sd), terms
+    return Regression.independent(NORMAL_ROWS, (y,), X, 0.1 * x, mean, sd), terms
 
 
 def evidence(kind, probes=None):

@@ -7,6 +7,7 @@ import pytest
 from crossing import RESIDUAL, model, rows_and_terms
 from small import intercepts
 
+from integrated.small import NORMAL_ROWS
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.integration import integrate_gaussian
 from lrvb.integrated.matrix_free import integration
@@ -89,10 +90,30 @@ def test_a_small_factor_beside_and_an_sd_of_zero():
     a, b = rng.integers(0, 60, n), rng.integers(0, 6, n)
     y = rng.normal(size=n) + 0.4 * rng.normal(size=6)[b]
     rows = Regression.independent(
-        None, (y,), np.ones((n, 1)), np.zeros(n), np.zeros(1), np.array([5.0])
+        NORMAL_ROWS, (y,), np.ones((n, 1)), np.zeros(n), np.zeros(1), np.array([5.0])
     )
     terms = [intercepts(b, 6), intercepts(a, 60)]
     free = MatrixFree(rows, terms, RESIDUAL)
     assert len(free.small) == 1
     assert free.exact
     agree(free, Gaussian(rows, terms, RESIDUAL))
+
+
+@pytest.mark.parametrize("kind", ["crossed", "slope beside"])
+def test_draws_of_levels_have_the_moments_of_dense_matrices(kind):
+    """Given one θ: levels' means and sds, and their covariances with β, within five standard errors."""
+    rows, terms = rows_and_terms(kind)
+    free, dense = model(kind), Gaussian(rows, terms, RESIDUAL)
+    integrate_matrix_free(free)
+    theta, n = free.draws[:1], 1000
+    drawn = free.sample(np.repeat(theta, n, axis=0), np.random.default_rng(0))
+    expected = dense.moments(theta, np.ones(1))
+    assert (abs(drawn.beta.mean(0) - expected.beta) < 5 * expected.beta_sd / np.sqrt(n)).all()
+    away = drawn.beta - drawn.beta.mean(0)
+    for t, z in enumerate(drawn.effects):
+        sd = expected.levels_sd[t]
+        assert (abs(z.mean(0) - expected.levels[t]) < 5 * sd / np.sqrt(n)).all()
+        assert (abs(z.std(0) / sd - 1) < 5 * np.sqrt(0.5 / n)).all()
+        cross = np.einsum("ngi,np->gip", z - z.mean(0), away) / n
+        unit = sd[:, :, None] * expected.beta_sd
+        assert (abs(cross - expected.with_beta[t]) < 5 * unit * np.sqrt(2 / n)).all()

@@ -19,13 +19,14 @@ from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
-from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
+from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
+from .answers.drawing import VariationalDraws
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -37,7 +38,9 @@ from .answers.prediction import (
 )
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
+from .comparison import Predictive
 from .design.design import Design, build
+from .design.requirements import require_effects
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -45,9 +48,10 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
+from .integral.influence import MixedSensitivity
+from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
-from .integral.sensitivity import PriorSensitivity
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
@@ -58,7 +62,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel:
+class MixedModel(AfterTheFit, Predictive):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -112,18 +116,13 @@ class MixedModel:
         self.progress, self.verbose = progress, verbose
 
     def fit(self, data: Any) -> MixedModel:
-        """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing, self.functions)
-        if not design.terms:
-            raise InvalidModel(
-                f"The formula '{self.formula}' has no random effects; add a term such as (1|g), or fit "
-                "a model without groups elsewhere."
-            )
-        if not design.names and all(term.factor == design.observation for term in design.terms):
-            raise InvalidModel(
-                f"The formula '{self.formula}' has nothing but an effect of each row; add an intercept, "
-                "a fixed effect or a group."
-            )
+        """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
+
+        Rows on Dask stay in their partitions where the response is gaussian; others are brought together,
+        with a warning, while they are few.
+        """
+        design = self._read(data)
+        require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
@@ -140,6 +139,14 @@ class MixedModel:
                 return self
         self._fit_variational(design, standard, why)
         return self
+
+    def _read(self, data: Any) -> Design:
+        if not hasattr(data, "__dask_graph__"):
+            return build(self.formula, data, self.family, self.missing, self.functions)
+        from .partitions.reading import build_partitioned
+
+        family, blocked = likelihood_of(self.family), self.factorization == "blocked"
+        return build_partitioned(self.formula, data, family, self.missing, self.functions, blocked)
 
     def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
         """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
@@ -177,7 +184,7 @@ class MixedModel:
                 estimate,
                 joint.precisions.fit.convergence,
                 local_variables=local_variables,
-                observed={design.formula.response: design.y},
+                observed=design.observed,
                 response=joint.precisions,
                 second_order=functools.partial(refine_precisions, joint),
                 checked=Checked(reason=why or "a variational fit is not checked"),
@@ -195,6 +202,7 @@ class MixedModel:
         effects = Effects(design, standard, arrangement, joint, list(estimate.index), M)
         answers = VariationalAnswers(design, standard, arrangement, joint)
         self._joint, self._arrangement, self._standard = joint, arrangement, standard
+        self._drawn = Drawn(VariationalDraws(design, standard, arrangement, joint))
         certificate = variational_certificate(why)
         self._keep(design, priors, posterior(estimate, effects), effects, answers, certificate)
 
@@ -209,15 +217,16 @@ class MixedModel:
             stationarity=0.0,
         )
         effects = IntegratedEffects(found)
+        self._drawn = Drawn(IntegratedDraws(found))
         posterior = Posterior(
             found.estimate,
             how,
             local_variables=effects,
-            observed={design.formula.response: design.y},
+            observed=design.observed,
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
-            sensitivity=PriorSensitivity(found, priors),
+            sensitivity=MixedSensitivity(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found
@@ -292,10 +301,6 @@ class MixedModel:
             prob,
         )
 
-    def check(self) -> CheckUp:
-        """One page on how far the answer can be believed: convergence, verdicts, priors; the worst first."""
-        return self._fitted().check()
-
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
@@ -343,6 +348,10 @@ class MixedModel:
 
         self._fitted()
         check_probability("prob", prob)
+        if not self._effects.names:
+            raise InvalidModel(
+                f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
+            )
         if term is not None and not (isinstance(term, str) and term in self._effects.names):
             raise InvalidModel(
                 f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."

@@ -1,31 +1,48 @@
-"""Levels with the covariance Q⁻¹, from fixed signs: b = Λ^½ e + Σ_n c_n e_n has E bbᵀ = Q, and w = Q⁻¹b."""
+"""Levels with the covariance Q⁻¹: b = Λ^½ e + Σ_n c_n e_n has E bbᵀ = Q, and w = Q⁻¹b.
+
+e are signs where the covariance alone is asked for, and normal for a draw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from .schur import ROUGHLY, Schur
 from .sums import Factor
 
+Noise = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normal numbers."""
+    return rng.standard_normal(shape)
+
 
 def draw(
-    schur: Schur, factors: Sequence[Factor], count: int, seed: int = 5
+    schur: Schur,
+    factors: Sequence[Factor],
+    count: int,
+    rng: np.random.Generator | None = None,
+    noise: Noise | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`count` draws of the first factor's levels (Gq, count) and of the rest (r, count)."""
-    sums = schur.sums
-    rng = np.random.default_rng(seed)
+    """`count` draws of the first factor's levels (Gq, count) and of the rest (r, count).
+
+    Without a generator they are the same at every call.
+    """
+    sums, noise = schur.sums, noise or signs
+    rng = rng or np.random.default_rng(5)
     first = np.empty((sums.levels[0] * sums.q[0], count))
     rest = np.empty((sums.r, count))
     places = [slice(0, len(first)), *sums.places]
     for f, (place, precision) in enumerate(zip(places, schur.precisions, strict=True)):
         root = np.linalg.cholesky(precision)
         shape = (sums.levels[f], sums.q[f], count)
-        made = (root @ signs(rng, shape)).reshape(-1, count)
+        made = (root @ noise(rng, shape)).reshape(-1, count)
         (first if f == 0 else rest)[place] = made
     for j in range(count):
-        for f, by in enumerate(_rows(schur, factors, rng)):
+        for f, by in enumerate(_rows(schur, factors, rng, noise)):
             target = first if f == 0 else rest
             target[places[f], j] += by
     return schur.coefficients(first, rest, ROUGHLY)
@@ -38,17 +55,21 @@ def signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (2.0 * bits - 1.0).reshape(shape)
 
 
-def _rows(schur: Schur, factors: Sequence[Factor], rng: np.random.Generator) -> list[np.ndarray]:
+def _rows(
+    schur: Schur, factors: Sequence[Factor], rng: np.random.Generator, noise: Noise
+) -> list[np.ndarray]:
     """Σ_n c_n e_n of each factor's levels: by cells where they say all, else by rows."""
     sums = schur.sums
     if by_cells(factors):
         cells = sums.cells[0, 1]
-        e = signs(rng, cells.first.shape) * np.sqrt(cells.C[:, 0, 0])
+        e = noise(rng, cells.first.shape) * np.sqrt(cells.C[:, 0, 0])
         return [
             np.bincount(cells.first, e, sums.levels[0]),
             np.bincount(cells.second, e, sums.levels[1]),
         ]
-    e = signs(rng, (sums.n,))
+    e = noise(rng, factors[0].codes.shape)
+    if factors[0].weights is not None:
+        e *= np.sqrt(factors[0].weights)
     found = []
     for factor in factors:
         by = [np.bincount(factor.codes, e * r, factor.levels) for r in factor.R.T]

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..inside import Lines
+from ..inside import Drawn, Lines
 from ..normal import Moments, Normal
 from ..regression import Regression
 from ..terms import SdPrior, Term
+from .draws import draw, normals
 from .effects import Given, Levels, Nearest, Smooth, Summed
 from .evidence import Evidence, Point
 from .location import Domain
@@ -66,7 +67,7 @@ class MatrixFree(Normal):
         ]
         if sums is None:
             y = rows.columns[0] - rows.offset - rows.X @ rows.mean
-            sums = sum_rows(self.factors, rows.X, y, self.small)
+            sums = sum_rows(self.factors, rows.X, y, self.small, rows.n)
         self.sums, self.n = sums, sums.n
         big = sorted(t for factor in self.factors for t in factor.terms)
         self.big = [self.terms[t] for t in big]
@@ -211,6 +212,38 @@ class MatrixFree(Normal):
                 r = R[t][new]
                 extra[:, new] += np.einsum("mi,nij,mj->nm", r, spread.covariance, r, optimize=True)
             yield Lines(at, eta[:, :, None], np.ones((*eta.shape, 1)), extra)
+
+    def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """b from its normal; levels given b as interpolated, and their own part by perturbed rows.
+
+        The own part is σQ⁻¹(Λ^½e + Σ c_n e_n) with normal e, one solve for every θ.
+        """
+        n, p = len(theta), self.rows.p
+        found, sd = self._given(theta), np.exp(theta[:, -1])
+        noise = rng.standard_normal((*found.b.shape, 1))
+        b = found.b + (np.linalg.cholesky(found.covariance) @ noise)[:, :, 0]
+        ways = self._interpolated(theta)[:, :, None] * np.column_stack([-b, np.ones(n)])[:, None]
+        z = [ways.reshape(n, -1) @ U.reshape(len(U), -1).T for U in self.levels.U]
+        points, place = np.unique(theta, axis=0, return_inverse=True)
+        for i, zeta in enumerate(self.zeta(points)):
+            same = np.flatnonzero(place.reshape(-1) == i)
+            first, rest = draw(self.evidence.schur(zeta), self.factors, len(same), rng, normals)
+            own = [first, *(rest[where] for where in self.sums.places)]
+            for f, part in enumerate(own):
+                z[f][same] += sd[same, None] * part.T
+        at = p
+        for factor in self.small:
+            stop = at + factor.levels * factor.q
+            z.append(b[:, at:stop])
+            at = stop
+        effects: dict[int, np.ndarray] = {}
+        for factor, part in zip([*self.factors, *self.small], z, strict=True):
+            shaped, start = part.reshape(n, factor.levels, factor.q), 0
+            for t in factor.terms:
+                effects[t] = shaped[:, :, start : start + self.terms[t].q]
+                start += self.terms[t].q
+        whole = tuple(effects[t] for t in range(len(self.terms)))
+        return Drawn(self.rows.mean + b[:, :p], whole)
 
     @property
     def levels(self) -> Levels:

@@ -20,7 +20,7 @@ class Outside(NamedTuple):
 
 
 def condition(
-    n: int, P: np.ndarray, constant: np.ndarray, h: np.ndarray, M: np.ndarray, log_sd: np.ndarray
+    n: float, P: np.ndarray, constant: np.ndarray, h: np.ndarray, M: np.ndarray, log_sd: np.ndarray
 ) -> Outside:
     """b and evidence from P (k, p, p), log p(b)'s constant, h, M (k, p + 1, p + 1) and log σ (k,)."""
     p, tau = P.shape[1], np.exp(-2 * log_sd)

@@ -20,17 +20,26 @@ from ..terms import Term
 
 
 class Factor(NamedTuple):
-    """Terms that share their levels: of each row the level (N,) and all columns (N, q)."""
+    """Terms that share their levels: of each row the level (N,) and all columns (N, q).
+
+    weights (N,) are how often rows count, once where there are none.
+    """
 
     terms: tuple[int, ...]
     codes: np.ndarray
     R: np.ndarray
     levels: int
+    weights: np.ndarray | None = None
 
     @property
     def q(self) -> int:
         """Coefficients a level."""
         return self.R.shape[1]
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Columns times weights, (N, q)."""
+        return self.R if self.weights is None else self.weights[:, None] * self.R
 
 
 class Cells(NamedTuple):
@@ -48,7 +57,7 @@ class Sums:
     The factor with most coefficients is the first.
     """
 
-    n: int
+    n: float
     TT: np.ndarray
     levels: tuple[int, ...]
     D: tuple[np.ndarray, ...]
@@ -143,6 +152,7 @@ def factors_of(terms: Sequence[Term]) -> list[Factor]:
             if len(group) == 1
             else np.concatenate([terms[t].R for t in group], axis=1),
             terms[group[0]].levels,
+            terms[group[0]].weights,
         )
         for group in groups
     ]
@@ -150,17 +160,22 @@ def factors_of(terms: Sequence[Term]) -> list[Factor]:
 
 
 def sum_rows(
-    factors: Sequence[Factor], X: np.ndarray, y: np.ndarray, small: Sequence[Factor] = ()
+    factors: Sequence[Factor],
+    X: np.ndarray,
+    y: np.ndarray,
+    small: Sequence[Factor] = (),
+    n: float | None = None,
 ) -> Sums:
-    """The sums of rows with fixed effects X (N, p) and response y (N,)."""
-    TT = _between_columns(X, y, small)
+    """The sums of rows with fixed effects X (N, p) and response y (N,), which stand for n rows."""
+    weights = factors[0].weights
+    TT = _between_columns(X, y, small, weights)
     D, t = [], []
     for factor in factors:
         K, q = factor.levels, factor.q
         block = np.empty((K, q, q))
         for i in range(q):
             for j in range(i, q):
-                product = factor.R[:, i] * factor.R[:, j]
+                product = factor.counted[:, i] * factor.R[:, j]
                 block[:, i, j] = block[:, j, i] = np.bincount(factor.codes, product, K)
         D.append(block)
         parts = [_by_level(factor, X), *(_with_small(factor, other) for other in small)]
@@ -169,7 +184,9 @@ def sum_rows(
         (a, b): _cells(factors[a], factors[b]) for a, b in combinations(range(len(factors)), 2)
     }
     levels = tuple(factor.levels for factor in factors)
-    return Sums(len(y), TT, levels, tuple(D), tuple(t), cells)
+    if n is None:
+        n = float(len(y) if weights is None else weights.sum())
+    return Sums(n, TT, levels, tuple(D), tuple(t), cells)
 
 
 def _by_level(factor: Factor, columns: np.ndarray) -> np.ndarray:
@@ -178,7 +195,7 @@ def _by_level(factor: Factor, columns: np.ndarray) -> np.ndarray:
     for i in range(factor.q):
         for j in range(columns.shape[1]):
             found[:, i, j] = np.bincount(
-                factor.codes, factor.R[:, i] * columns[:, j], factor.levels
+                factor.codes, factor.counted[:, i] * columns[:, j], factor.levels
             )
     return found
 
@@ -191,10 +208,12 @@ def _with_small(factor: Factor, small: Factor) -> np.ndarray:
     return found.reshape(factor.levels, factor.q, -1)
 
 
-def _between_columns(X: np.ndarray, y: np.ndarray, small: Sequence[Factor]) -> np.ndarray:
-    """TᵀT of T = [X, small factors' levels, y]."""
-    Xy = np.column_stack([X.T @ X, X.T @ y])
-    rows = [[X.T @ X, *([None] * len(small)), Xy[:, -1:]]]
+def _between_columns(
+    X: np.ndarray, y: np.ndarray, small: Sequence[Factor], weights: np.ndarray | None
+) -> np.ndarray:
+    """TᵀT of T = [X, small factors' levels, y], each row counted by its weight."""
+    counted, wy = (X, y) if weights is None else (weights[:, None] * X, weights * y)
+    rows = [[X.T @ counted, *([None] * len(small)), (X.T @ wy)[:, None]]]
     for i, factor in enumerate(small):
         flat = factor.levels * factor.q
         row: list[np.ndarray | None] = [_by_level(factor, X).reshape(flat, -1)]
@@ -203,7 +222,7 @@ def _between_columns(X: np.ndarray, y: np.ndarray, small: Sequence[Factor]) -> n
         row += [_with_small(factor, other).reshape(flat, -1) for other in small[i + 1 :]]
         row.append(_by_level(factor, y[:, None]).reshape(flat, 1))
         rows.append(row)  # type: ignore[arg-type]
-    rows.append([None] * (1 + len(small)) + [np.array([[float(y @ y)]])])
+    rows.append([None] * (1 + len(small)) + [np.array([[float(wy @ y)]])])
     size = len(rows)
     for i in range(size):
         for j in range(size):
@@ -220,7 +239,7 @@ def _cells(a: Factor, b: Factor) -> Cells:
     C = None
     for i in range(a.q):
         for j in range(b.q):
-            made = sp.coo_array((a.R[:, i] * b.R[:, j], (rows, columns)), shape).tocsr()
+            made = sp.coo_array((a.counted[:, i] * b.R[:, j], (rows, columns)), shape).tocsr()
             made.sum_duplicates()
             if C is None:
                 C = np.empty((made.nnz, a.q, b.q))

@@ -104,15 +104,16 @@ def _heading(
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
     groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
+    groups = f"; groups: {groups}" if factors else ""
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
     if certificate.method == IMPORTANCE:
         reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
-        f"Mixed model: {formula}",
+        f"{'Mixed model' if design.terms else 'Regression'}: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",
-        f"Rows: {design.n:,}{dropped}; groups: {groups}",
+        f"Rows: {design.n:,}{dropped}{groups}",
         reached,
     )
 

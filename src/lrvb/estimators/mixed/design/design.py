@@ -26,13 +26,30 @@ from .model_matrix import (
     check_syntax,
     named_columns,
 )
-from .rank import check_rank
+from .rank import CONSTANT, check_rank
 from .response_column import read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
 )
+
+
+class Response(NamedTuple):
+    """Of y − offset: mean, sd, √mean(y²), and the same of what least squares on X leaves (or sd)."""
+
+    mean: float
+    sd: float
+    size: float
+    left: float
+
+
+class TermRows(NamedTuple):
+    """Codes (N,) and R (N, q) of a term; measures of R where these rows stand for others."""
+
+    codes: np.ndarray
+    R: np.ndarray
+    columns: Measures | None = None
 
 
 class NewRows(NamedTuple):
@@ -87,9 +104,50 @@ class Design:
         return len(self.y)
 
     @cached_property
+    def response(self) -> Response:
+        """What is known of the response − offset, where its noise is normal."""
+        y = self.working if self.offset is None else self.working - self.offset
+        mean, sd, size = float(y.mean()), float(np.std(y)), float(np.sqrt(np.mean(y**2)))
+        if not self.X.shape[1]:
+            return Response(mean, sd, size, sd)
+        A = self.X / self.measures.unit(CONSTANT)
+        coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
+        return Response(mean, sd, size, float(np.sqrt(np.mean((y - A @ coefficients) ** 2))))
+
+    @property
+    def level(self) -> float:
+        """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
+        offset = np.zeros_like(self.y) if self.offset is None else self.offset
+        return self.family.level(self.y, offset, self.given)
+
+    def term_rows(self, t: int) -> TermRows:
+        """The rows of a term as they are summed."""
+        term = self.terms[t]
+        return TermRows(self.factors[term.factor].codes, term.R)
+
+    def columns(self, term: Term) -> Measures:
+        """Centre, spread and size of every column of a term's R."""
+        return measure(term.R)
+
+    @property
+    def observed(self) -> dict[str, np.ndarray]:
+        """The response by its name, for those who compare it with predictions."""
+        return {self.formula.response: self.y}
+
+    @cached_property
     def dispersions(self) -> tuple[Dispersion, ...]:
         """The parameters of the response beside η."""
         return self.family.dispersions_of(self.y)
+
+    @cached_property
+    def working(self) -> np.ndarray:
+        """The response on the scale where a quadratic likelihood has its normal noise, (N,)."""
+        return self.family.working(self.y)
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
+        return float(np.sum(self.family.constant(self.y))) if self.family.quadratic else 0.0
 
     @property
     def given(self) -> Given:
@@ -110,7 +168,7 @@ class Design:
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
             X=self.fixed.apply(table),
-            offset=_total([number.apply(table) for number in self.offsets]),
+            offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
                 for source in self.sources
@@ -148,25 +206,45 @@ def build(
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
     the user's own, by the names that the formula has for them.
     """
-    likelihood = likelihood_of(family)
-    own = own_functions(functions)
+    design = read_design(formula, data, family, missing, functions)
+    check_rank(design.X, design.names, design.measures)
+    return design
+
+
+def read_formula(
+    formula: Formula | str, known: list[str], own: Mapping[str, Callable[..., Any]]
+) -> tuple[Formula, list[str]]:
+    """A formula that can be read, and every column of `known` that it names."""
     formula = parse(formula) if isinstance(formula, str) else formula
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    named = _named(formula, column_names(data), own=own)
+    return formula, _named(formula, known, own=own)
+
+
+def read_design(
+    formula: Formula | str,
+    data: Any,
+    family: str | Likelihood,
+    missing: str = "error",
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> Design:
+    """The design, whether or not its columns can be told apart."""
+    likelihood = likelihood_of(family)
+    own = own_functions(functions)
+    formula, named = read_formula(formula, column_names(data), own)
     table = read_table(data, named, missing)._replace(functions=own)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
-    design = Design(
+    return Design(
         formula=formula,
         family=likelihood,
         y=y,
         trials=trials,
         X=X,
         names=list(fixed.names),
-        offset=_total([values for values, _ in offsets]),
+        offset=total_of([values for values, _ in offsets]),
         terms=terms,
         factors=factors,
         rows=table.rows,
@@ -178,8 +256,6 @@ def build(
         coders=coders,
         functions=own,
     )
-    check_rank(X, design.names, design.measures)
-    return design
 
 
 def _named(
@@ -208,7 +284,7 @@ def _find(text: str, name: str) -> int:
     return next((word.at for word in words(text) if word.name.split(".")[0] == name), 0)
 
 
-def _total(values: list[np.ndarray]) -> np.ndarray | None:
+def total_of(values: list[np.ndarray]) -> np.ndarray | None:
     """The sum of the offsets, None when there are none."""
     return np.sum(values, axis=0) if values else None
 

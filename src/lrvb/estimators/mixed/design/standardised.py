@@ -48,8 +48,7 @@ def standardisation(design: Design) -> Standardisation:
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns, shift = centred(design.measures, intercept), 0.0
     if intercept is not None and design.family.quadratic:
-        y = design.y if design.offset is None else design.y - design.offset
-        shift = float(y.mean())
+        shift = design.response.mean
     return Standardisation(columns.center, columns.unit(), intercept, shift)
 
 

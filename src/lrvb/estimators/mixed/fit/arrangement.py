@@ -74,10 +74,10 @@ def arrange(
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
     given: Reweighted | LeastSquares
     if design.family.quadratic:
-        given = LeastSquares(layout, design.y[order] - offset - standard.shift, masks)
+        given = LeastSquares(layout, design.working[order] - offset - standard.shift, masks)
     else:
         given = Reweighted(layout, _rows(design, order, masks is None), offset, masks)
-    block = BlockSum(given, precisions, prior.mean, prior.constant)
+    block = BlockSum(given, precisions, prior.mean, prior.constant + design.log_volume)
     return Arrangement(block, order, factors, places)
 
 

@@ -34,7 +34,7 @@ def start(design: Design) -> dict[str, dict[str, Any]]:
 
 
 def _residual_variance(design: Design) -> float:
-    y = design.y if design.offset is None else design.y - design.offset
+    y = design.working if design.offset is None else design.working - design.offset
     X = design.X
     if X.shape[1]:
         y = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]

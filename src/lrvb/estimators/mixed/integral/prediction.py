@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from ....integrated.importance import resampled
 from ....integrated.normal import Normal
-from ....likelihoods import IDENTITY, LOGIT, Given, Likelihood
+from ....likelihoods import IDENTITY, Given, Likelihood
 from ....likelihoods.dispersion import labels_of
 from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import LINK, Answer, fitted_rows
@@ -30,7 +30,6 @@ NARROW, SECANTS = (
 )  # share of a variance between draws up to which secants are enough, and how many
 STEP = 1e-4  # of differences in η
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
-BOUNDED = (IDENTITY, LOGIT)  # links through which a new level has moments whatever its sd's tail
 
 
 class Lot(NamedTuple):
@@ -55,7 +54,7 @@ def answer(
 ) -> Answer:
     """The prediction of rows, a group of them at a time: those whose levels are known alike."""
     n = len(rows.X)
-    known = np.column_stack([codes >= 0 for codes in rows.codes])
+    known = np.column_stack([np.ones(n, dtype=bool), *(codes >= 0 for codes in rows.codes)])
     _, pattern = np.unique(known, axis=0, return_inverse=True)
     parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
     result = {part: np.empty(n) for part in parts}
@@ -92,7 +91,7 @@ def _some(
     for lot in _lots(fit, rows, at):
         wP = lot.weights[:, None, None] * lot.P
         known = lot.variance, lot.own
-        if link not in BOUNDED:  # exp of a new level has no mean over sds with a long tail
+        if not link.bounded:  # exp of a new level has no mean over sds with a long tail
             known = lot.typical
         v, own = (np.broadcast_to(part[..., None], lot.eta.shape) for part in known)
         noise = {name: part[:, None, None] for name, part in lot.noise.items()}
@@ -130,7 +129,7 @@ def _some(
         lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = mixture_quantiles(w, center, inner, ends).T
+        lower, upper = family.from_working(mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     nodes = mixture_quantiles(w, center, inner, QUANTILES)
     labels = labels_of(fit.statement.parameters)

@@ -1,0 +1,28 @@
+"""What a design must have before anything is fitted to it."""
+
+from __future__ import annotations
+
+from ....errors import InvalidModel
+from .design import Design
+
+
+def require_effects(design: Design, factorization: str) -> None:
+    """Something to estimate; random effects where they are to be factorised."""
+    text = design.formula.text
+    if not design.terms:
+        if not design.names:
+            raise InvalidModel(
+                f"The formula '{text}' has no effects at all; add an intercept, a fixed effect or a "
+                "group."
+            )
+        if factorization != "blocked":
+            raise InvalidModel(
+                f"The formula '{text}' has no random effects, which factorization={factorization!r} "
+                "would factorise; leave it out, and all effects are integrated together."
+            )
+        return
+    if not design.names and all(term.factor == design.observation for term in design.terms):
+        raise InvalidModel(
+            f"The formula '{text}' has nothing but an effect of each row; add an intercept, "
+            "a fixed effect or a group."
+        )

@@ -1,0 +1,68 @@
+"""Draws from densities known at the nodes of a sum: logarithms are joined by a spline, by cells.
+
+Few nodes are enough for a sum and far too few for a draw, so a cubic spline through the log density
+gives finer nodes, between which it is taken to be straight: every cell is an exponential, whose
+distribution function has an inverse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+FLOOR = 50.0  # fall of a log density beyond which nothing is ever drawn: e^−50
+FINE = 32  # cells of a line, at least
+CHUNK = 2**15  # draws at a time
+
+
+def spline_weights(at: np.ndarray, nodes: int) -> np.ndarray:
+    """Weights (..., nodes) of the values at 0, 1, …, nodes − 1 in their cubic spline's at `at`."""
+    return np.asarray(CubicSpline(np.arange(nodes), np.eye(nodes))(at))
+
+
+class Line:
+    """m densities on lines of Q equidistant nodes, from their logarithms (m, Q) up to constants.
+
+    Every step of the nodes has so many cells: as many as make FINE of a line, unless told.
+    """
+
+    def __init__(self, log_p: np.ndarray, cells: int = 0):
+        Q = log_p.shape[1]
+        self.cells = cells or -(-FINE // (Q - 1))
+        top = log_p.max(axis=1, keepdims=True)
+        spline = CubicSpline(np.arange(Q), np.maximum(log_p - top, -FLOOR), axis=1)
+        s = np.arange(self.cells)[:, None, None] / self.cells
+        a, b, c, d = spline.c.swapaxes(1, 2)[:, :, :, None].transpose(0, 3, 1, 2)
+        f = np.moveaxis(((a * s + b) * s + c) * s + d, 0, 2).reshape(len(log_p), -1)
+        f = np.column_stack([f, np.maximum(log_p[:, -1:] - top, -FLOOR)])
+        self.height, self.rise = f[:, :-1], np.diff(f, axis=1)
+        self.total = np.cumsum(np.exp(self.height) * _mean_exp(self.rise), axis=1)
+
+    def draw(self, which: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Places in steps of the nodes, (k,), where lines `which` have the quantiles u (k,)."""
+        places = np.empty(len(which))
+        for start in range(0, len(which), CHUNK):
+            here = slice(start, start + CHUNK)
+            places[here] = self._draw(which[here], u[here])
+        return places
+
+    def _draw(self, which: np.ndarray, u: np.ndarray) -> np.ndarray:
+        total = self.total[which]
+        asked = u * total[:, -1]
+        cell = np.minimum((total < asked[:, None]).sum(1), total.shape[1] - 1)
+        each = np.arange(len(which))
+        before = np.where(cell > 0, total[each, cell - 1], 0.0)
+        height, rise = self.height[which, cell], self.rise[which, cell]
+        share = (asked - before) * np.exp(-height)  # ∫₀ˣ e^(rise·s) ds
+        bent = np.abs(rise) > 1e-8
+        slope = np.where(bent, rise, 1.0)
+        inside = np.maximum(share * slope, -1 + 1e-15)
+        x = np.where(bent, np.log1p(inside) / slope, share)
+        return (cell + np.clip(x, 0.0, 1.0)) / self.cells
+
+
+def _mean_exp(x: np.ndarray) -> np.ndarray:
+    """∫₀¹ e^(xs) ds = (e^x − 1)/x."""
+    bent = np.abs(x) > 1e-8
+    slope = np.where(bent, x, 1.0)
+    return np.where(bent, np.expm1(slope) / slope, 1 + x / 2)
