@@ -26,6 +26,7 @@ from lrvb.likelihoods import (
     Bernoulli,
     Binomial,
     Likelihood,
+    Student,
 )
 
 SKELETON = Path(__file__).resolve().parents[2] / "docs" / "skeletons" / "likelihood.py"
@@ -114,6 +115,10 @@ SHIPPED = [
     ),
     LikelihoodCase(GAMMA, COUNTS / 10 + 0.1, ETA, {"shape": 3.7}, ABOVE, (0.0, 0.15, 1.0)),
     LikelihoodCase(LOGNORMAL, COUNTS / 10 + 0.1, ETA, {"residual": 0.4}, ABOVE),
+    LikelihoodCase(
+        Student(), ETA + COUNTS / 40, ETA, {"sigma": 0.7, "df": 30.0}, sds=(0.0, 0.15, 1.0)
+    ),
+    LikelihoodCase(Student(df=25), ETA + COUNTS / 40, ETA, {"sigma": 0.7}, sds=(0.0,)),
     LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [

@@ -236,8 +236,8 @@ def expectations(case: LikelihoodCase, row: int, sd: float) -> list[float]:
 class MpmathFunctions:
     """The functions of log p to 40 digits."""
 
-    expm1 = staticmethod(mp.expm1)
-    exp, log, log1p = staticmethod(mp.exp), staticmethod(mp.log), staticmethod(mp.log1p)
+    exp, log, expm1 = staticmethod(mp.exp), staticmethod(mp.log), staticmethod(mp.expm1)
+    log1p = staticmethod(mp.log1p)
     gammaln, minimum, maximum = staticmethod(mp.loggamma), staticmethod(min), staticmethod(max)
 
     @staticmethod

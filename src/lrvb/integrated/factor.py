@@ -165,7 +165,7 @@ class Factor(ABC):
 
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, effects that move rows by about ½, dispersions at their start."""
-        spread = [term.start(0.5) for term in self.terms]
+        spread = [term.start(0.5 * self.rows.unit) for term in self.terms]
         return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:

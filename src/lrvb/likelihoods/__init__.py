@@ -1,5 +1,6 @@
 """Likelihoods: how a response follows from its linear predictor, one file each."""
 
+import re
 from typing import Any
 
 from ..errors import InvalidModel
@@ -14,6 +15,7 @@ from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
 from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
+from .student import STUDENT, Student
 from .zeros import (
     HURDLE_NEGATIVE_BINOMIAL,
     HURDLE_POISSON,
@@ -36,6 +38,7 @@ FAMILIES: dict[str, Likelihood] = {
         ZERO_INFLATED_NEGATIVE_BINOMIAL,
         HURDLE_POISSON,
         HURDLE_NEGATIVE_BINOMIAL,
+        STUDENT,
         GAMMA,
         LOGNORMAL,
         BETA,
@@ -53,6 +56,8 @@ def likelihood_of(family: Any) -> Likelihood:
     name = _without_own_link("".join(family.split())) if isinstance(family, str) else family
     if isinstance(name, str) and name in FAMILIES:
         return FAMILIES[name]
+    if isinstance(name, str) and (said := re.fullmatch(r"student\(df=([0-9.e+-]+)\)", name)):
+        return Student(_number(said[1]))
     if isinstance(family, type) and issubclass(family, Likelihood):
         raise InvalidModel(
             f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
@@ -61,6 +66,14 @@ def likelihood_of(family: Any) -> Likelihood:
     raise InvalidModel(
         f"family={family!r} is not known; there are {listed}, and any lrvb.likelihoods.Likelihood."
     )
+
+
+def _number(text: str) -> Any:
+    """A number, or the text where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _without_own_link(name: str) -> str:
@@ -90,6 +103,7 @@ __all__ = [
     "POSITIVE",
     "PROBABILITY",
     "PROBIT",
+    "STUDENT",
     "ZERO_INFLATED_NEGATIVE_BINOMIAL",
     "ZERO_INFLATED_POISSON",
     "Bernoulli",
@@ -111,6 +125,7 @@ __all__ = [
     "Positive",
     "Probability",
     "Range",
+    "Student",
     "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",
     "likelihood_of",

@@ -164,6 +164,7 @@ def _moments(
     mean, variance = likelihood.mean(eta, given), likelihood.variance(eta, given)
     if likelihood.light_tails:
         return mean, mean
+    variance = np.where(np.isfinite(variance), variance, np.square(likelihood.scale(given)))
     return mean, np.maximum(mean, variance) if likelihood.discrete else variance
 
 

@@ -165,7 +165,7 @@ def test_unknown_function() -> None:
     [
         ("y ~ (1|g) + x w", "Missing operator", 12),
         ("y ~ x + 3", "Numeric literals", 8),
-        ("y ~ (1|g) + .", "'.' stands for no columns", 12),
+        ("y ~ (.|g)", "'.' stands for no columns", 5),
         ("y ~ x + {w +}", "invalid syntax", 4),
     ],
 )
