@@ -11,6 +11,7 @@ import numpy as np
 from ..likelihoods.dispersion import split_coordinates, values_at
 from .density import Columns, Density
 from .mode import differenced
+from .penalties import Penalty
 
 _STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
 
@@ -22,6 +23,7 @@ class Regression:
     columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
     P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
     for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
+    `penalties` are of coefficients that are flat in P.
     """
 
     likelihood: Density
@@ -33,6 +35,7 @@ class Regression:
     constant: float
     dispersions: tuple[Any, ...] = ()
     ones: np.ndarray | None = None
+    penalties: tuple[Penalty, ...] = ()
 
     @classmethod
     def independent(
