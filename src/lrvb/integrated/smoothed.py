@@ -95,11 +95,6 @@ class Smoothed:
         """As without smooths."""
         return self.inner.sample(self.without(theta), rng)
 
-    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """As without smooths. See: Factor.level_sums."""
-        found: np.ndarray = self.inner.level_sums(self.without(theta), levels)  # type: ignore[attr-defined]
-        return found
-
     def error(self, theta: np.ndarray) -> np.ndarray:
         """As without smooths."""
         return self.inner.error(self.without(theta))

@@ -49,7 +49,7 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
-from .integral.influence import MixedSensitivity
+from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
@@ -242,7 +242,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
-            sensitivity=MixedSensitivity(found, priors),
+            sensitivity=sensitivity_of(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found

@@ -77,7 +77,8 @@ class Design:
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
     used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
-    where there are none. observation is the factor of (1|obs), one row per level.
+    where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
+    that the formula names.
     """
 
     formula: Formula
@@ -99,6 +100,7 @@ class Design:
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
     weights: np.ndarray | None = field(repr=False, default=None)
     smooths: list[Smooth] = field(repr=False, default_factory=list)
+    frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
@@ -222,6 +224,13 @@ class Design:
             rows=table.rows,
         )
 
+    def needed(self, known: list[str]) -> list[str]:
+        """The columns that `apply` reads of a table with these, and trials where it has them."""
+        formula, own = self._without_rows(known), self.functions
+        trials = named_columns(formula.trials, known, own=own) if formula.trials else []
+        extra = trials if set(trials) <= set(known) else []
+        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
+
     def _without_rows(self, known: list[str]) -> Formula:
         """The formula, without the bars of the rows' own effect where the table has no column for it."""
         if self.observation is None:
@@ -314,6 +323,7 @@ def read_design(
         functions=own,
         weights=counts,
         smooths=smooths,
+        frame=table.frame,
     )
 
 

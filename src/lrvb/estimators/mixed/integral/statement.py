@@ -23,6 +23,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
+from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
@@ -95,6 +96,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
         ones,
+        residual_scale(design) if design.family.link.has_units else 1.0,
         tuple(
             Penalty(smooth.places, 1 / standard.scale[smooth.places], prior)
             for smooth, (_, prior) in zip(design.smooths, priors.smooths, strict=True)
