@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    BeyondTheData,
     CacheRefused,
     CoincidentComponents,
     ForkedProcess,
@@ -126,6 +127,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BeyondTheData",
     "BlackBox",
     "CacheRefused",
     "Categorical",

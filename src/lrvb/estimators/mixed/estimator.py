@@ -39,8 +39,9 @@ from .answers.prediction import (
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
+from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects
+from .design.requirements import require_effects, require_no_smooths
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -54,6 +55,7 @@ from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
+from .text.formula import parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +64,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive):
+class MixedModel(AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -136,6 +138,7 @@ class MixedModel(AfterTheFit, Predictive):
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
+                require_no_smooths(design, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -147,6 +150,10 @@ class MixedModel(AfterTheFit, Predictive):
         if not hasattr(data, "__dask_graph__"):
             own = self.functions, self.weights
             return build(self.formula, data, self.family, self.missing, *own)
+        if parse(self.formula).smooths:
+            raise InvalidModel(
+                "Rows on Dask have no smooths; give a pandas DataFrame, or splines such as ns(x, df=4)."
+            )
         if self.weights is not None:
             raise InvalidModel(
                 "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="

@@ -91,7 +91,7 @@ def summarize_model(
 
 
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    return posterior.summary(prob).loc[list(design.names)].drop(columns="verdict")
+    return posterior.summary(prob).loc[design.effects].drop(columns="verdict")
 
 
 def _heading(
