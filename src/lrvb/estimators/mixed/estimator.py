@@ -145,13 +145,12 @@ class MixedModel(AfterTheFit, Predictive):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            return build(
-                self.formula, data, self.family, self.missing, self.functions, self.weights
-            )
+            own = self.functions, self.weights
+            return build(self.formula, data, self.family, self.missing, *own)
         if self.weights is not None:
             raise InvalidModel(
-                f"weights={self.weights!r} are not summed in Dask's partitions; call .compute() first if "
-                "the rows fit into memory."
+                "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
+                f"{self.weights!r}."
             )
         from .partitions.reading import build_partitioned
 

@@ -76,7 +76,8 @@ class Design:
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
     used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
-    where there are none. observation is the factor of (1|obs), one row per level.
+    where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
+    that the formula names.
     """
 
     formula: Formula
@@ -97,6 +98,7 @@ class Design:
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
     weights: np.ndarray | None = field(repr=False, default=None)
+    frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
@@ -121,21 +123,20 @@ class Design:
     def response(self) -> Response:
         """What is known of the response − offset, where its noise is normal."""
         y = self.working if self.offset is None else self.working - self.offset
-        mean = self.mean(y)
-        sd, size = float(np.sqrt(self.mean((y - mean) ** 2))), float(np.sqrt(self.mean(y**2)))
+        mean, size = self.mean(y), float(np.sqrt(self.mean(y**2)))
+        sd = float(np.sqrt(self.mean((y - mean) ** 2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
         A = self.X / self.measures.unit(CONSTANT)
         wA = A if self.weights is None else self.weights[:, None] * A
         coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
-        left = float(np.sqrt(self.mean((y - A @ coefficients) ** 2)))
-        return Response(mean, sd, size, left)
+        return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
 
     @property
     def level(self) -> float:
         """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-        offset = np.zeros_like(self.y) if self.offset is None else self.offset
         y, given = self.y, self.given
+        offset = np.zeros_like(y) if self.offset is None else self.offset
         if self.weights is not None:
             rows = written_out(self.weights)
             y, offset, given = y[rows], offset[rows], take(given, rows)
@@ -170,7 +171,8 @@ class Design:
         """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
         if not self.family.quadratic:
             return 0.0
-        return self.total * self.mean(self.family.constant(self.y))
+        each = self.family.constant(self.y)
+        return float(np.sum(each if self.weights is None else self.weights * each))
 
     @property
     def given(self) -> Given:
@@ -207,6 +209,13 @@ class Design:
             rows=table.rows,
         )
 
+    def needed(self, known: list[str]) -> list[str]:
+        """The columns that `apply` reads of a table with these, and trials where it has them."""
+        formula, own = self._without_rows(known), self.functions
+        trials = named_columns(formula.trials, known, own=own) if formula.trials else []
+        extra = trials if set(trials) <= set(known) else []
+        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
+
     def _without_rows(self, known: list[str]) -> Formula:
         """The formula, without the bars of the rows' own effect where the table has no column for it."""
         if self.observation is None:
@@ -242,12 +251,16 @@ def read_formula(
     own: Mapping[str, Callable[..., Any]],
     weights: str | None = None,
 ) -> tuple[Formula, list[str]]:
-    """A formula that can be read, and every column of `known` that it names."""
+    """A formula that can be read, and every column of `known` that it names or that has weights."""
     formula = parse(formula) if isinstance(formula, str) else formula
     formula = _without_dots(formula, known, own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    return formula, _named(formula, known, own=own)
+    named = _named(formula, known, own=own)
+    if weights is not None:
+        check_name(weights, known)
+        named = [*named, weights]
+    return formula, named
 
 
 def read_design(
@@ -262,9 +275,6 @@ def read_design(
     likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula, named = read_formula(formula, column_names(data), own, weights)
-    if weights is not None:
-        check_name(weights, column_names(data))
-        named = [*named, weights]
     table = read_table(data, named, missing)._replace(functions=own)
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
@@ -290,6 +300,7 @@ def read_design(
         coders=coders,
         functions=own,
         weights=counts,
+        frame=table.frame,
     )
 
 

@@ -20,6 +20,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
+from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
@@ -67,11 +68,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         codes, R, columns = design.term_rows(t)
         codes, levels = codes.astype(np.int64), len(design.factors[term.factor].levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, R, levels, prior, weights=design.weights, columns=columns))
+            terms.append(Term(codes, R, levels, prior, columns=columns, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
         stated = prior.sds, prior.correlations, prior.centred
-        terms.append(Term(codes, R, levels, *stated, design.weights, columns=columns))
+        terms.append(Term(codes, R, levels, *stated, columns=columns, weights=design.weights))
     fixed = fixed_prior(priors, standard)
     y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
@@ -84,6 +85,7 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
         ones,
+        residual_scale(design) if design.family.link.has_units else 1.0,
     )
     if design.weights is not None:
         rows = rows.weighted(design.weights)
