@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,16 @@ from .answers.joint import DRAWS, Drawable, JointDraws, check_draws, generator, 
 from .answers.marginal import Asked, comparisons, predictions
 from .answers.prediction import SCALES, fitted_rows, left_out, tell_of_new_levels
 from .answers.simulated import as_new_levels, check_residuals, replicated, residuals
+from .answers.variation import coefficients, explained, shares, variances
 from .design.design import Design, NewRows
 from .integral.certificate import MixedCertificate
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from ...posterior.posterior import Posterior
+
+MANY = 4000  # draws of tables that have no other: Monte Carlo's error of a mean is 1.6 % of its sd
 
 
 class Drawn:
@@ -42,8 +48,10 @@ class AfterTheFit:
     _drawn: Drawn
     certificate_: MixedCertificate
 
-    def _design(self) -> Design:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # of the estimator itself
+
+        def _design(self) -> Design: ...
+        def _fitted(self) -> Posterior: ...
 
     def draws(self, n: int = DRAWS, seed: Any = 0) -> xr.Dataset:
         """n draws from the joint posterior of everything: an `xarray.Dataset` over `draw`.
@@ -103,6 +111,55 @@ class AfterTheFit:
         design = self._design()
         draws = self._drawn.draw(check_draws(n), seed)
         return residuals(design, draws, fitted_rows(design), kind, _beside(seed))
+
+    # ---- coefficients and variances ---------------------------------------------------------
+
+    def vcov(self) -> pd.DataFrame:
+        """The posterior covariance matrix of the fixed effects."""
+        return self._fitted().cov(list(self._design().names))
+
+    def coef(self, group: str | None = None, what: str = "mean", prob: float = 0.94) -> Any:
+        """Coefficients of every level, fixed and random effects together, as lme4's `coef`.
+
+        A DataFrame of the levels of `group`, one column a coefficient: `what` is "mean", "sd",
+        "lower" or "upper". Where there are several grouping factors and none is named, a mapping.
+        """
+        check_probability("prob", prob)
+        return coefficients(self._design(), self._draws_of(), group, what, prob)
+
+    def var_corr(self, prob: float = 0.94) -> pd.DataFrame:
+        """Standard deviations and correlations of the random effects and the residual, as `VarCorr`.
+
+        Columns `group, var1, var2`; `vcov` is the posterior mean of the variance or covariance;
+        `sdcor` that of the sd or correlation, with its own `sd, lower, upper`.
+        """
+        check_probability("prob", prob)
+        return variances(self._design(), self._draws_of(), prob)
+
+    def r2(self, prob: float = 0.94) -> pd.DataFrame:
+        """The share of variance that fixed effects explain ("marginal"), and random ones too ("conditional").
+
+        On the link's scale (Nakagawa, Johnson and Schielzeth 2017), with the family's own variance
+        there: σ² of a normal response, π²/3 of a logit, log(1 + Var y/μ²) of a log link.
+        """
+        check_probability("prob", prob)
+        return explained(self._design(), self._draws_of(), prob)
+
+    def icc(self, prob: float = 0.94) -> pd.DataFrame:
+        """Each grouping factor's share of the variance that fixed effects leave, and that of all.
+
+        The correlation of two rows of one level, on the link's scale as in `r2`.
+        """
+        check_probability("prob", prob)
+        return shares(self._design(), self._draws_of(), prob)
+
+    def _draws_of(self, n: int = MANY) -> JointDraws:
+        self._design()
+        return self._drawn.draw(n, 0)
+
+    def _values(self) -> Mapping[str, np.ndarray]:
+        """Draws of every named quantity."""
+        return self._draws_of().values
 
     # ---- marginal effects -------------------------------------------------------------------
 
