@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 
-from ...errors import InvalidModel
+from ...data.files import file_path
+from ...errors import InvalidData, InvalidModel
 from ...posterior.intervals import check_probability
 from .answers.joint import DRAWS, Drawable, JointDraws, check_draws, generator, labelled
 from .answers.marginal import Asked, comparisons, predictions
 from .answers.prediction import SCALES, fitted_rows, left_out, tell_of_new_levels
 from .answers.simulated import as_new_levels, check_residuals, replicated, residuals
 from .answers.variation import coefficients, explained, shares, variances
+from .design.columns import close_to
 from .design.design import Design, NewRows
 from .integral.certificate import MixedCertificate
+from .text.updated import update_formula
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from ...posterior.posterior import Posterior
+    from .estimator import MixedModel
 
 MANY = 4000  # draws of tables that have no other: Monte Carlo's error of a mean is 1.6 % of its sd
 
@@ -63,6 +70,59 @@ class AfterTheFit:
         """
         design = self._design()
         return labelled(design, self._drawn.draw(check_draws(n), seed))
+
+    def update(self, formula: str | None = None, data: Any = None, **changes: Any) -> MixedModel:
+        """A copy with some arguments changed, fitted: `model.update(". ~ . + x")`, `update(family="poisson")`.
+
+        In a formula a dot stands for that side of the old one, as in R; `- x` and `- (1|g)` leave a
+        term out. The copy is fitted to `data`, or to those of this fit where they are still there.
+        """
+        known = [n for n in inspect.signature(type(self).__init__).parameters if n != "self"]
+        for name in changes:
+            if name not in known:
+                raise InvalidModel(f"MixedModel has no argument '{name}'; {close_to(name, known)}")
+        said = {name: getattr(self, name) for name in known} | changes
+        if formula is not None:
+            said["formula"] = update_formula(formula, said["formula"])
+        found = self._remembered() if data is None else data
+        try:
+            return cast("MixedModel", type(self)(**said).fit(found))
+        except InvalidData as error:
+            if data is not None or error.evidence.get("column") in (None, *found):
+                raise
+            raise InvalidData(
+                f"{str(error).partition(chr(10))[0]} Only the columns of the old formula are still "
+                "here: give the table, as in update(..., data=table).",
+                column=error.evidence["column"],
+            ) from error
+
+    def _remember(self, data: Any) -> None:
+        """Where the data are, without keeping them alive; a mapping of columns is kept."""
+        try:
+            self._data: Any = weakref.ref(data)
+        except TypeError:
+            self._data = lambda: data
+
+    def _remembered(self) -> Any:
+        """The data of the fit, or of them the columns of the formula."""
+        design = self._design()
+        data = self._data() if hasattr(self, "_data") else None
+        if data is None and not len(design.frame.columns):
+            raise InvalidData(
+                "The data of the fit are not here; give them, as in update(..., data=table)."
+            )
+        return design.frame if data is None else data
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted model to one file, without the rows of its data and without pickle.
+
+        `lrvb.load(path)` gives a model that predicts, with its summary, levels, draws and posterior.
+        Its answers come from draws whose means and sds are those of the tables.
+        """
+        from .storage import save_model
+
+        self._design()
+        return save_model(cast("MixedModel", self), file_path(path))
 
     # ---- responses --------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from ...statement.problem import state_problem
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
+from .answers.effects import LevelEffects
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -122,6 +123,7 @@ class MixedModel(AfterTheFit, Predictive):
         with a warning, while they are few.
         """
         design = self._read(data)
+        self._remember(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -236,7 +238,7 @@ class MixedModel(AfterTheFit, Predictive):
         design: Design,
         priors: MixedPriors,
         posterior: Posterior,
-        effects: Effects | IntegratedEffects,
+        effects: LevelEffects,
         answers: Answers,
         certificate: MixedCertificate,
     ) -> None:
@@ -247,6 +249,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.log_evidence_ = certificate.log_evidence
         self.converged_ = posterior.converged
         self._effects, self._answers = effects, answers
+        self._stored_summary: pd.DataFrame | None = None  # of a variational fit from a file
 
     def __repr__(self) -> str:
         state = "not fitted"
@@ -299,6 +302,7 @@ class MixedModel(AfterTheFit, Predictive):
             self.posterior_,
             self.certificate_,
             prob,
+            self._stored_summary,
         )
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
