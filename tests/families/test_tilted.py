@@ -139,6 +139,27 @@ def test_expected_slope_vanishes():
         assert_allclose(jax.jit(jax.vmap(expected_rate))(*points), 0.0, atol=1e-9)
 
 
+@pytest.mark.parametrize("likelihood", [poisson, bernoulli])
+def test_nodes_of_another_member_are_right_or_say_that_they_are_not(likelihood):
+    """A at every η of a wide grid by the nodes of its middle: a billionth of it, or NaN far away."""
+    family = Tilted(likelihood)
+    grid = np.meshgrid(np.linspace(-6, 6, 41), np.linspace(-4, 2, 41), [0.0, 1.0, 30.0])
+    loc, log_sd, y = (v.ravel() for v in grid)
+
+    def both(y, loc, precision):
+        own, eta = family.at(Row(y)), Normal.Stats(precision * loc, -precision / 2)
+        middle = own.near(Normal.Stats(jnp.asarray(0.5), jnp.asarray(-2.0)))
+        return middle.log_partition(eta), own.log_partition(eta)
+
+    with double():
+        found, exact = (np.asarray(A) for A in jax.jit(jax.vmap(both))(y, loc, np.exp(-2 * log_sd)))
+    known = np.isfinite(found)
+    assert_allclose(found[known], exact[known], rtol=0, atol=2e-9)
+    close = (np.abs(loc - 0.25) < 0.5) & (np.abs(log_sd - np.log(0.5)) < 0.5) & (y < 2)
+    assert known[close].all()
+    assert not known.all()
+
+
 def test_outside_the_domain_and_for_missing_data_it_is_nan():
     """No precision, no integral; a NaN in the row cannot hang the search."""
     out = by_rows(Tilted(poisson), *np.array([[1.0, 1.0, np.nan], [0.0, -1.0, 1.0], [0.0] * 3]))

@@ -20,10 +20,11 @@ from ..statement.programs import shared
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks, point_chunks
 from .row_optimum import WIDE, RowOptimum, collapse, factor, response
-from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
+from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
+_FEW = 64  # points whose values are found one by one, by the programs of the fit
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,21 @@ class _ChunkedSum:
                 value[here] += np.asarray(v)[:n]
                 if gradient:
                     slope[here] += np.asarray(g)[:n]
-        return Densities(value, slope if gradient else None)
+        if gradient:
+            return Densities(value, slope)
+        return Densities(self._completed(points, value))
+
+    def _completed(self, points: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Values with those that are NaN found one by one, or where they are many with gradients."""
+        left = np.flatnonzero(np.isnan(value))
+        if len(left) > _FEW:
+            value[left] = self.density(points[left], gradient=True).value
+        else:
+            order = 2 if points.shape[1] <= SMALL else 1  # as the fit has asked
+            for i in left:
+                sums = self.evaluate(points[i], order)
+                value[i] = sums.value if sums.failed < 0 and np.isfinite(sums.value) else -np.inf
+        return value
 
     def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
         gradient = self.density(around(m, R), gradient=True).gradient
@@ -216,24 +231,32 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
     """
 
     def alone(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
-        """Of rows linear in z: ℓ(m, 0) + A(∂ℓ/∂z)."""
+        """Of rows linear in z: ℓ(m, 0) + A(∂ℓ/∂z), a quadrature's nodes being those of the middle point.
 
-        def one(m: Any) -> Any:
-            def own(row: Any) -> Any:
-                row = structure.row(row)
+        NaN where these do not do for a point, or the term has no value there.
+        """
+        middle = jnp.median(points, axis=0)
+
+        def own(row: Any) -> Any:
+            row = structure.row(row)
+
+            def at(m: Any) -> Any:
                 term = functools.partial(structure.local_term, traced, m)
-                rest, eta = jax.value_and_grad(lambda z: term(z, row))(
-                    jnp.zeros(structure.local.size)
-                )
-                A, valid = structure.local.at(row).log_partition(eta)
+                return jax.value_and_grad(lambda z: term(z, row))(jnp.zeros(structure.local.size))
+
+            local = structure.local.at(row).near(at(middle)[1])
+
+            def one(m: Any) -> Any:
+                rest, eta = at(m)
+                A, valid = local.log_partition(eta)
                 return rest + A, valid
 
-            values, valid = jax.vmap(own)(columns)
-            value = weights @ jnp.where(weights > 0, values, 0.0)
-            found = (valid | (weights == 0)).all() & jnp.isfinite(value)
-            return jnp.where(found, value, -jnp.inf), jnp.zeros(0)
+            return jax.vmap(one)(points)
 
-        return jax.vmap(one)(points)
+        values, valid = jax.vmap(own, out_axes=1)(columns)
+        value = jnp.where(weights > 0, values, 0.0) @ weights
+        found = (valid | (weights == 0)).all(axis=1)
+        return jnp.where(found, value, -jnp.inf), jnp.zeros((len(points), 0))
 
     def densities(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
         def one(m: Any) -> Any:

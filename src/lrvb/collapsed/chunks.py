@@ -14,7 +14,7 @@ from ..statement.problem import Problem
 
 _WORKING_SET = 2**21  # numbers held per chunk: 16 MB, near the size of the last-level cache
 _MOST_ROWS = 2**12
-_PAIRS = 2**18  # rows times points computed at a time
+_PAIRS = 2**17  # rows times points computed at a time
 _VERY_FEW, _FEW_POINTS = 16, 64
 
 

@@ -27,6 +27,8 @@ import numpy as np
 from ..errors import LrvbError
 from ..statement.problem import Problem
 
+SMALL = 100  # up to this many global coordinates the curvature costs less than another compilation
+
 
 class CollapsedSums(NamedTuple):
     """Collapsed value, gradient (a,) and curvature H̃ (a, a) at m, and the state reached there.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..collapsed.chunks import point_chunks
+from ..collapsed.seam import SMALL
 from ..errors import LrvbError
 from ..families import Dirichlet
 from ..numerics.double import in_double
@@ -17,10 +18,11 @@ from ..statement.meanfield import MeanField
 from ..statement.programs import global_density_program
 from .ascent import Search
 from .newton import Curved
-from .objective import SMALL, Objective
+from .objective import Objective
 from .response import Response
 
 FAR = 3.0  # sds of some quantity between two optima that are not one
+NEAR = 0.03  # sds from an optimum that is found: its evidence is then off by half of the square
 _MOST_COPIES = 6  # whose 720 orders are tried
 
 
@@ -81,7 +83,7 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
         try:
             search.begin(eta, explicit=False)
             search.ascend()
-            converged, _, _ = search.newton(1e-6)
+            converged, _, _ = search.newton(NEAR)
         except LrvbError:  # a start from which there is no way up says nothing of the optimum
             continue
         finally:

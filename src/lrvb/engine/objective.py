@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..collapsed.seam import BoundSum
+from ..collapsed.seam import SMALL, BoundSum
 from ..errors import LrvbError
 from ..statement.problem import Problem, global_program
-
-SMALL = 100  # up to this many global coordinates the curvature costs less than another compilation
 
 
 @dataclass(frozen=True)

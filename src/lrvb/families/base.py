@@ -125,6 +125,10 @@ class Family:
         """The family whose base measure belongs to one row of data; most do not depend on it."""
         return self
 
+    def near(self, eta: Stats) -> Family:
+        """The same family, told that it is asked for A at η nearby; only where that costs less."""
+        return self
+
     # ---- usual parameters, draws ----------------------------------------------------------
 
     def from_params(self, **params: Any) -> Stats:

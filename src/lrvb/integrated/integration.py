@@ -214,8 +214,8 @@ def integrate_path(
         return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
 
     mode, hessian = settled(theta)
-    up = mode.x.copy()
-    up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
+    up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
+    up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
     inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
     few = _is_learnt(wanted, inside, len(kinds))
     path = Path(inside, mode, hessian, straight=few)

@@ -22,6 +22,7 @@ class Regression:
     columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
     P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
     for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
+    `unit` is the size of η: one on a log or logit scale.
     """
 
     likelihood: Density
@@ -33,6 +34,7 @@ class Regression:
     constant: float
     dispersions: tuple[Any, ...] = ()
     ones: np.ndarray | None = None
+    unit: float = 1.0
 
     @classmethod
     def independent(

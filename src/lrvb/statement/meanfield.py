@@ -114,6 +114,14 @@ class MeanField:
         """The same product with every base measure belonging to one row of data."""
         return MeanField({name: family.at(row) for name, family in self.blocks.items()})
 
+    def near(self, eta: Any) -> MeanField:
+        """The same product, told that A is asked for at η nearby; copies of a block are not told."""
+        blocks = {
+            name: f.near(f.unflatten(eta[self.slices[name]], natural=True)) if f.copies == 1 else f
+            for name, f in self.blocks.items()
+        }
+        return MeanField(blocks)
+
     def start(self) -> np.ndarray:
         """Flat natural parameters of every family's own start."""
         parts = [

@@ -21,6 +21,7 @@ FORMULAS = [
     "y ~ x + c + (1|g)",
     "log(w) ~ x*c + offset(o) + (1 + x|g)",
     "y ~ C(k) + (1|g) + (1|h)",
+    "w ~ x + (1|g)",
 ]
 
 
@@ -45,12 +46,13 @@ def data():
 @pytest.fixture(scope="module", params=FORMULAS)
 def pair(request, data):
     """The same model of rows in memory and of rows in seven partitions, one of them without rows."""
-    here = lrvb.MixedModel(request.param, missing="drop").fit(data)
+    family = "lognormal" if request.param.startswith("w") else "gaussian"
+    here = lrvb.MixedModel(request.param, family, missing="drop").fit(data)
     parts = dd.from_delayed(
         [dask.delayed(data.iloc[a:b]) for a, b in ((0, 100), (100, 100), (100, 600), (600, N))],
         meta=data.iloc[:0],
     )
-    return here, lrvb.MixedModel(request.param, missing="drop").fit(parts)
+    return here, lrvb.MixedModel(request.param, family, missing="drop").fit(parts)
 
 
 def test_the_answer_is_that_of_rows_in_memory(pair):

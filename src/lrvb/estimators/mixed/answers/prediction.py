@@ -206,9 +206,13 @@ def answer(
 ) -> Answer:
     """The prediction of rows whose linear predictor is known."""
     with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
-        if kind != "response":
-            return _expected(IDENTITY if kind == LINK else family.link, predictor, interval)
-        return _observed(family, predictor, {**given, **_noise(family, response)}, interval)
+        if kind == LINK or (kind == "mean" and family.link is IDENTITY):
+            return _expected(IDENTITY, predictor, interval)
+        noise = _noise(family, response)
+        if kind == "response":
+            return _observed(family, predictor, {**given, **noise}, interval)
+        moved = predictor._replace(mean=family.mean_on_link(predictor.mean, noise))
+        return _expected(family.link, moved, interval)
 
 
 def _expected(link: Link, p: Predictor, interval: float | None) -> Answer:

@@ -20,6 +20,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
+from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
@@ -67,12 +68,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         codes, R, columns = design.term_rows(t)
         codes, levels = codes.astype(np.int64), len(design.factors[term.factor].levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, R, levels, prior, columns=columns))
+            terms.append(Term(codes, R, levels, prior, columns=columns, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
-        terms.append(
-            Term(codes, R, levels, prior.sds, prior.correlations, prior.centred, columns=columns)
-        )
+        stated = prior.sds, prior.correlations, prior.centred
+        terms.append(Term(codes, R, levels, *stated, columns=columns, weights=design.weights))
     fixed = fixed_prior(priors, standard)
     y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
@@ -82,10 +82,13 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         offset,
         fixed.mean,
         fixed.P0,
-        fixed.constant,
+        fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
         ones,
+        residual_scale(design) if design.family.link.has_units else 1.0,
     )
+    if design.weights is not None:
+        rows = rows.weighted(design.weights)
     order = tuple(range(len(terms)))
     if design.family.quadratic:
         assert priors.residual is not None
@@ -112,7 +115,7 @@ def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
         found = design.reduced
         return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)
     offset = np.zeros(design.n) if design.offset is None else design.offset
-    return SummedRows(design.y - standard.shift, standard.inward(design.X), offset, None)
+    return SummedRows(design.working - standard.shift, standard.inward(design.X), offset, None)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:

@@ -56,6 +56,11 @@ class PartitionedDesign(Design):
         """The mean of y − offset."""
         return self.response.mean
 
+    @property
+    def log_volume(self) -> float:
+        """Of all rows. See: Design.log_volume."""
+        return self.measured.log_volume
+
     def columns(self, term: Term) -> Measures:
         """Centre, spread and size of every column of a term's R."""
         return self.measured.R[[other.name for other in self.terms].index(term.name)]

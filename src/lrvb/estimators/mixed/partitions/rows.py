@@ -25,7 +25,10 @@ MOST = 4e8  # numbers that rows which stand for others may have: 3 GB
 
 
 class Arrays(NamedTuple):
-    """Rows as the model sees them: y, trials, offset (n,); X (n, p); R (n, q) of terms; codes (F, n)."""
+    """Rows as the model sees them: y, trials, offset (n,); X (n, p); R (n, q) of terms; codes (F, n).
+
+    y is the response where its noise is normal, log_volume what its own density has beside that of y.
+    """
 
     y: np.ndarray
     trials: np.ndarray | None
@@ -33,6 +36,7 @@ class Arrays(NamedTuple):
     X: np.ndarray
     R: list[np.ndarray]
     codes: np.ndarray
+    log_volume: float = 0.0
 
     @property
     def target(self) -> np.ndarray:
@@ -41,11 +45,12 @@ class Arrays(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measures of X, of each term's R, and of y − offset as one column."""
+    """Measures of X, of each term's R, and of y − offset as one column; the log volume of all rows."""
 
     X: Measures
     R: tuple[Measures, ...]
     y: Measures
+    log_volume: float
 
 
 class Reduced(NamedTuple):
@@ -86,7 +91,7 @@ def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
     made = {id(source.block): source.block for source in design.sources}
     blocks = {key: block.apply(table) for key, block in made.items()}
     return Arrays(
-        y,
+        design.family.working(y),
         trials,
         total_of([number.apply(table) for number in design.offsets]),
         design.fixed.apply(table),
@@ -95,6 +100,7 @@ def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
             for source in design.sources
         ],
         np.array([coder.codes(table) for coder in design.coders]).reshape(-1, table.n),
+        float(np.sum(design.family.constant(y))),
     )
 
 
@@ -103,7 +109,10 @@ def measure_part(rows: Arrays) -> Measured | None:
     if not len(rows.y):
         return None
     return Measured(
-        measure(rows.X), tuple(measure(R) for R in rows.R), measure(rows.target[:, None])
+        measure(rows.X),
+        tuple(measure(R) for R in rows.R),
+        measure(rows.target[:, None]),
+        rows.log_volume,
     )
 
 
@@ -116,6 +125,7 @@ def join_measures(parts: Sequence[Measured | None]) -> Measured:
             merge_measures(whole.X, part.X),
             tuple(merge_measures(a, b) for a, b in zip(whole.R, part.R, strict=True)),
             merge_measures(whole.y, part.y),
+            whole.log_volume + part.log_volume,
         )
     return whole
 

@@ -82,7 +82,8 @@ def default_correlations() -> LKJ:
 
 def default_residual(design: Design) -> HalfStudentT:
     """HalfStudentT(3, 2.5 s) of the residual's sd."""
-    return HalfStudentT(SD_DF, SD_WIDTH * residual_scale(design))
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
+    return HalfStudentT(SD_DF, SD_WIDTH * scale)
 
 
 def default_term(design: Design, term: Term) -> Gamma | Wishart:
