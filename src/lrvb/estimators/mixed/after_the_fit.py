@@ -72,7 +72,7 @@ class AfterTheFit:
         return labelled(design, self._drawn.draw(check_draws(n), seed))
 
     def update(self, formula: str | None = None, data: Any = None, **changes: Any) -> MixedModel:
-        """A copy with some arguments changed, fitted: `model.update(". ~ . + x")`, `update(family="poisson")`.
+        """A copy with some arguments changed, fitted: `update(". ~ . + x")`, `update(family="poisson")`.
 
         In a formula a dot stands for that side of the old one, as in R; `- x` and `- (1|g)` leave a
         term out. The copy is fitted to `data`, or to those of this fit where they are still there.
@@ -86,7 +86,7 @@ class AfterTheFit:
             said["formula"] = update_formula(formula, said["formula"])
         found = self._remembered() if data is None else data
         try:
-            return cast("MixedModel", type(self)(**said).fit(found))
+            return cast("type[MixedModel]", type(self))(**said).fit(found)
         except InvalidData as error:
             if data is not None or error.evidence.get("column") in (None, *found):
                 raise
