@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from ..engine.sensitivity import row_densities
 from ..errors import InvalidModel
-from ..numerics.pareto import smooth
+from ..numerics.pareto import smooth_columns
 from .noted import noted
 from .sensitivity import Sensitivity
 from .table import require_finite
@@ -65,11 +65,9 @@ def left_out_table(
     elpd, k_hat, full = (np.full(len(labels), np.nan) for _ in range(3))
     log_weights = log_weights - logsumexp(log_weights)
     for places, values in densities:
-        full[places] = logsumexp(log_weights[:, None] + values, axis=0)
-        smoothed = np.empty(values.shape)
-        for j, n in enumerate(places):
-            smoothed[:, j], k_hat[n] = smooth(log_weights - values[:, j])
-        elpd[places] = logsumexp(smoothed + values, axis=0)
+        full[places] = _log_sum(log_weights[:, None] + values)
+        smoothed, k_hat[places] = smooth_columns(log_weights[:, None] - values)
+        elpd[places] = _log_sum(smoothed + values)
     table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(labels))
     w = np.ones(len(table)) if weights is None else weights
     if not np.all(w == 1):
@@ -97,3 +95,9 @@ def left_out_table(
     )
     result.attrs.update(attrs)
     return result
+
+
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log Σ exp of every column."""
+    top = values.max(axis=0)
+    return top + np.log(np.exp(values - top).sum(axis=0))
