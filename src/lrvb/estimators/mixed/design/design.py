@@ -27,7 +27,7 @@ from .model_matrix import (
     named_columns,
 )
 from .rank import CONSTANT, check_rank
-from .response_column import read_response, read_trials
+from .response_column import read_categories, read_response, read_trials
 from .terms import Columns, Term, observation_factor, read_terms
 
 FILL_THEM = (
@@ -73,6 +73,7 @@ class Design:
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
     used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    categories are the labels of an ordinal response.
     """
 
     formula: Formula
@@ -92,6 +93,7 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+    categories: tuple[str, ...] = ()
 
     @cached_property
     def measures(self) -> Measures:
@@ -207,7 +209,7 @@ def build(
     the user's own, by the names that the formula has for them.
     """
     design = read_design(formula, data, family, missing, functions)
-    check_rank(design.X, design.names, design.measures)
+    check_rank(design.X, design.names, design.measures, design.family.intercept)
     return design
 
 
@@ -235,6 +237,9 @@ def read_design(
     table = read_table(data, named, missing)._replace(functions=own)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
+    if not likelihood.intercept:
+        fixed = fixed.without_intercept()
+        X = np.delete(X, fixed.left_out, axis=1)
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     return Design(
@@ -255,6 +260,7 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
+        categories=read_categories(formula, table, likelihood, y),
     )
 
 

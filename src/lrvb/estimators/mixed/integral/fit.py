@@ -78,9 +78,8 @@ def integrate_model(
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
-    found = quantities(
-        design, priors, beta, statement.spreads(theta), residual, statement.dispersions(theta)
-    )
+    own = statement.outside(theta, beta, design, standard)
+    found = quantities(design, priors, beta, statement.spreads(theta), residual, own)
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
