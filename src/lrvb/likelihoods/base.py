@@ -219,18 +219,34 @@ class LikelihoodRows:
 
     def at(self, mean: np.ndarray, v: np.ndarray) -> Expectation:
         """The sum and every row's derivatives."""
-
-        def log_p(eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            given = take(self.given, rows)
-            found: np.ndarray = self.likelihood.log_p(self.y[rows], eta, given, NUMPY)
-            return found
-
         with np.errstate(over="ignore", invalid="ignore"):
-            return expect(log_p, mean, v, self.likelihood.scale(self.given))
+            return expect(self._log_p, mean, v, self.likelihood.scale(self.given))
+
+    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """log p of some rows at η (…, rows)."""
+        given = take(self.given, rows)
+        found: np.ndarray = self.likelihood.log_p(self.y[rows], eta, given, NUMPY)
+        return found
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
         return self.likelihood.start(self.y, self.given)
+
+
+class WeightedRows(LikelihoodRows):
+    """Rows that count `weights` (N,) times: Σ w E log p."""
+
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given, weights: np.ndarray):
+        super().__init__(likelihood, y, given)
+        self.weights = weights
+
+    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.weights[rows] * super()._log_p(eta, rows)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """That of single rows, with the weight of all of them."""
+        guess, weight = super().start()
+        return guess, self.weights * weight
 
 
 def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> None:

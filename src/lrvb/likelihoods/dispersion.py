@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.special import expit, gammaln, log_expit
 
 from ..prior import Beta, Exponential, HalfNormal, HalfStudentT, Normal
@@ -146,6 +145,8 @@ class Ordered(Range):
 @cache
 def _log_mass_beyond(prior: Any, low: float) -> float:
     """log P(φ > low) for a prior of a positive number."""
+    from scipy.integrate import quad  # whose import takes as long as a small fit
+
     below = quad(lambda value: float(np.exp(prior.log_density(value))), 0.0, low)[0]
     return float(np.log1p(-below))
 

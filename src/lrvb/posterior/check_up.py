@@ -142,5 +142,9 @@ def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any
             f"Rows vary more than the model says: the robust sd is larger, {said}.",
         )
     if ratio.min() < 1 / DIFFERENT:
-        return Finding(LOOK, "robust sds", f"Robust sds differ by more than 30 %: {said}.")
+        return Finding(
+            GOOD,
+            "robust sds",
+            f"Rows vary less than the model says, or a prior tells more: {said}.",
+        )
     return Finding(GOOD, "robust sds", f"Robust sds agree within 30 %: {said}.")

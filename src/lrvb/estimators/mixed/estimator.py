@@ -48,7 +48,7 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
-from .integral.influence import MixedSensitivity
+from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
@@ -76,7 +76,9 @@ class MixedModel(AfterTheFit, Predictive):
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
-    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    columns that gives one number or label for every row. `weights` names a column of frequencies: a row
+    with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
+    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
     a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
@@ -95,6 +97,7 @@ class MixedModel(AfterTheFit, Predictive):
         progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        weights: str | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -113,7 +116,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose = progress, verbose
+        self.progress, self.verbose, self.weights = progress, verbose, weights
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
@@ -142,7 +145,13 @@ class MixedModel(AfterTheFit, Predictive):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            return build(self.formula, data, self.family, self.missing, self.functions)
+            own = self.functions, self.weights
+            return build(self.formula, data, self.family, self.missing, *own)
+        if self.weights is not None:
+            raise InvalidModel(
+                "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
+                f"{self.weights!r}."
+            )
         from .partitions.reading import build_partitioned
 
         family, blocked = likelihood_of(self.family), self.factorization == "blocked"
@@ -226,7 +235,7 @@ class MixedModel(AfterTheFit, Predictive):
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
-            sensitivity=MixedSensitivity(found, priors),
+            sensitivity=sensitivity_of(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found

@@ -19,6 +19,8 @@ from ....numerics.pareto import smooth
 from ....posterior.leave_one_out import left_out_table
 from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
+from ..partitions.design import PartitionedDesign
+from ..priors.stated import MixedPriors
 from .fit import IntegratedFit, integrate_model
 from .left_out import Lot, Sample, lots, lots_given, sample
 from .sensitivity import PriorSensitivity
@@ -130,6 +132,11 @@ class MixedSensitivity(PriorSensitivity):
 
     def moved_mean(self, other: IntegratedFit) -> np.ndarray:
         """The means (a,) of another integration of the same quantities."""
+        if len(other.estimate.m) != len(self.estimate.m):
+            raise InvalidModel(
+                "Without these rows a value of the response does not occur any more, and the model has fewer "
+                "parameters; its means cannot be compared."
+            )
         return other.estimate.m
 
     def loo(
@@ -167,3 +174,10 @@ class MixedSensitivity(PriorSensitivity):
         here = np.flatnonzero(at < self.found.statement.p)
         result[..., here] = beta[..., at[here]]
         return result
+
+
+def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:
+    """What can be asked of a fit: rows too, where they are in memory."""
+    if isinstance(found.design, PartitionedDesign):
+        return PriorSensitivity(found, priors)
+    return MixedSensitivity(found, priors)

@@ -80,12 +80,11 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         codes, R, columns = design.term_rows(t)
         codes, levels = codes.astype(np.int64), len(design.factors[term.factor].levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, R, levels, prior, columns=columns))
+            terms.append(Term(codes, R, levels, prior, columns=columns, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
-        terms.append(
-            Term(codes, R, levels, prior.sds, prior.correlations, prior.centred, columns=columns)
-        )
+        stated = prior.sds, prior.correlations, prior.centred
+        terms.append(Term(codes, R, levels, *stated, columns=columns, weights=design.weights))
     fixed = fixed_prior(priors, standard)
     y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
@@ -100,6 +99,8 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         ones,
         residual_scale(design) if design.family.link.has_units else 1.0,
     )
+    if design.weights is not None:
+        rows = rows.weighted(design.weights)
     order = tuple(range(len(terms)))
     if design.family.quadratic:
         assert priors.residual is not None
