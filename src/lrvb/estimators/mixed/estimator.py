@@ -354,8 +354,8 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         groups="none" leaves the random effects out, which is the population's prediction at an
         effect of zero; a list such as ["1|g"] keeps some. scale="link" is the linear predictor itself.
         """
-        check_request(interval, kind, scale)
         design = self._design()
+        check_request(interval, kind, scale, design.family)
         how = LINK if scale == "link" else kind
         return predict_rows(self, design, new_data, interval, how, left_out(design, groups))
 

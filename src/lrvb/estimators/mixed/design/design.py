@@ -29,7 +29,7 @@ from .model_matrix import (
     named_columns,
 )
 from .rank import CONSTANT, check_rank
-from .response_column import read_response, read_trials
+from .response_column import read_categories, read_response, read_trials
 from .smooths import Smooth, new_columns, read_smooths
 from .terms import Columns, Term, observation_factor, read_terms
 from .weights import check_name, split_weights, written_out
@@ -79,6 +79,7 @@ class Design:
     used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
     where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
     that the formula names.
+    categories are the labels of an ordinal response.
     """
 
     formula: Formula
@@ -101,6 +102,7 @@ class Design:
     weights: np.ndarray | None = field(repr=False, default=None)
     smooths: list[Smooth] = field(repr=False, default_factory=list)
     frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
+    categories: tuple[str, ...] = ()
 
     @cached_property
     def measures(self) -> Measures:
@@ -258,9 +260,10 @@ def build(
     design = read_design(formula, data, family, missing, functions, weights)
     if design.smooths:
         fixed = design.X[:, ~design.bent]
-        check_rank(fixed, design.effects, measure(fixed, design.weights))
+        columns = measure(fixed, design.weights)
+        check_rank(fixed, design.effects, columns, design.family.intercept)
     else:
-        check_rank(design.X, design.names, design.measures)
+        check_rank(design.X, design.names, design.measures, design.family.intercept)
     return design
 
 
@@ -298,6 +301,9 @@ def read_design(
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
+    if not likelihood.intercept:
+        fixed = fixed.without_intercept()
+        X = np.delete(X, fixed.left_out, axis=1)
     smooths, bends = read_smooths(formula.text, formula.smooths, table, X.shape[1])
     if smooths:
         X = np.column_stack([X, *bends])
@@ -321,6 +327,7 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
+        categories=read_categories(formula, table, likelihood, y),
         weights=counts,
         smooths=smooths,
         frame=table.frame,

@@ -81,15 +81,9 @@ def integrate_model(
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
-    found = quantities(
-        design,
-        priors,
-        beta,
-        statement.spreads(theta),
-        residual,
-        statement.dispersions(theta),
-        list(statement.smooth_sds(theta).T),
-    )
+    own = statement.outside(theta, beta, design, standard)
+    bends = list(statement.smooth_sds(theta).T)
+    found = quantities(design, priors, beta, statement.spreads(theta), residual, own, bends)
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T

@@ -52,6 +52,18 @@ class Statement(NamedTuple):
         """The values of the response's own parameters (n,) each at n points of θ, by their labels."""
         return values_at(self.parameters, self.coordinates(theta))
 
+    def outside(
+        self, theta: np.ndarray, beta: np.ndarray, design: Design, standard: Standardisation
+    ) -> list[np.ndarray]:
+        """The same for predictors as they are: thresholds inside are those at the columns' means.
+
+        beta (n, p) is on the user's scale.
+        """
+        found = self.dispersions(theta)
+        if design.family.intercept:
+            return found
+        return [part + beta @ standard.center for part in found]
+
     def coordinates(self, theta: np.ndarray) -> np.ndarray:
         """The part of θ (n, d), at its end, that holds the response's own parameters."""
         k = sum(dispersion.range.size for dispersion in self.parameters)
