@@ -27,6 +27,7 @@ from ...statement.problem import state_problem
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
+from .answers.effects import LevelEffects
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -131,6 +132,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         with a warning, while they are few.
         """
         design = self._read(data)
+        self._remember(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -257,7 +259,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         design: Design,
         priors: MixedPriors,
         posterior: Posterior,
-        effects: Effects | IntegratedEffects,
+        effects: LevelEffects,
         answers: Answers,
         certificate: MixedCertificate,
     ) -> None:
@@ -268,6 +270,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         self.log_evidence_ = certificate.log_evidence
         self.converged_ = posterior.converged
         self._effects, self._answers = effects, answers
+        self._stored_summary: pd.DataFrame | None = None  # of a variational fit from a file
 
     def __repr__(self) -> str:
         state = "not fitted"
@@ -320,15 +323,18 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             self.posterior_,
             self.certificate_,
             prob,
+            self._stored_summary,
         )
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
-        several come as a list, or as a mapping from names of your own.
+        several come as a list, or as a mapping from names of your own. Other formulas, such as
+        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws.
         """
-        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
+        references = self._design().fixed.references()
+        return contrast_table(contrasts, self._fitted(), prob, references, self._values)
 
     def predict(
         self,
