@@ -116,8 +116,8 @@ def state(
         ones,
         residual_scale(design) if design.family.link.has_units else 1.0,
         tuple(
-            Penalty(smooth.places, 1 / standard.scale[smooth.places], prior)
-            for smooth, (_, prior) in zip(design.smooths, priors.smooths, strict=True)
+            Penalty(part.places, 1 / standard.scale[part.places], prior, part.Q)
+            for part, (_, prior) in zip(design.penalised, priors.smooths, strict=True)
         ),
     )
     if design.weights is not None:
@@ -138,7 +138,7 @@ def state(
         drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
         if drawn > MOST_DRAWN:
             raise NoExactSums(
-                f"smooths and levels of {drawn} coefficients cannot be drawn with the others "
+                f"smooths and structures of {drawn} coefficients cannot be drawn with the others "
                 f"({MOST_DRAWN} can)"
             )
         size = sum(term.size for term in terms)
