@@ -54,11 +54,13 @@ def left_out_table(
     source: str,
     weights: np.ndarray | None = None,
     what: str = "row",
+    given_all: bool = True,
 ) -> pd.DataFrame:
     """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
 
     `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
-    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once.
+    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once. `given_all` says that
+    a draw has all parameters, so that densities are independent given it and p_loo can be known.
     """
     import pandas as pd
 
@@ -79,13 +81,13 @@ def left_out_table(
     attrs = {
         "elpd_loo": total,
         "se": float(np.sqrt(w.sum()) * spread),
-        "p_loo": float(w @ (full - elpd)),
+        "p_loo": float(w @ (full - elpd)) if given_all else np.nan,
         "n_bad": bad,
     }
+    effective = f", p_loo {attrs['p_loo']:.1f}" if given_all else ""
     result = noted(
         table,
-        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}, p_loo {attrs['p_loo']:.1f}, from "
-        f"{source}; "
+        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}{effective}, from {source}; "
         + (
             "every k_hat is at most 0.7."
             if not bad

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidModel
+from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
 from ....numerics.pareto import smooth_columns
 from ....posterior.leave_one_out import left_out_table
@@ -151,6 +152,7 @@ class MixedSensitivity(PriorSensitivity):
             labels,
             f"{len(drawn.weights):,} draws",
             what=what,
+            given_all=given or isinstance(self.found.statement.inside, Fixed),
         )
 
     def _blocks(self, codes: np.ndarray | None) -> tuple[np.ndarray, int]:
