@@ -15,6 +15,7 @@ from .mixed_plots import INK, LRVB, MOST_POINTS, PALE, legend_above, new_axes, p
 
 MOST_COUNTS = 30  # different whole numbers that each have a place of their own
 ROWS, COARSE = 20_000, 100  # rows of a replicate that are drawn, points of a distribution function
+DRAWS = 400  # over which residuals are averaged: enough for a figure
 BINS = 10  # of fitted means, in which residuals are averaged
 
 
@@ -77,8 +78,8 @@ def _cumulated(ax: Axes, y: np.ndarray, drawn: np.ndarray) -> None:
 
 def draw_residuals(model: Any, ax: Axes | None, *, kind: str, seed: int) -> Axes:
     """See `lrvb.plot.residuals`."""
-    values = model.residuals(kind, seed=seed).to_numpy()
-    fitted = model.predict()["mean"].to_numpy()
+    values = model.residuals(kind, n=DRAWS, seed=seed).to_numpy()
+    fitted = model.predictions(n=DRAWS, seed=seed)["mean"].to_numpy()
     rows = np.arange(len(values))
     if len(rows) > MOST_POINTS:
         rows = np.random.default_rng(seed).choice(rows, MOST_POINTS, replace=False)
