@@ -29,7 +29,7 @@ from .model_matrix import (
     named_columns,
 )
 from .rank import CONSTANT, check_rank
-from .response_column import read_response, read_trials
+from .response_column import read_categories, read_response, read_trials
 from .smooths import Smooth, new_columns, read_smooths
 from .structures import Structured, check_structures, split_structured
 from .terms import Columns, Term, observation_factor, read_terms
@@ -80,6 +80,7 @@ class Design:
     used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
     where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
     that the formula names.
+    categories are the labels of an ordinal response.
     """
 
     formula: Formula
@@ -103,6 +104,7 @@ class Design:
     smooths: list[Smooth] = field(repr=False, default_factory=list)
     structured: list[Structured] = field(repr=False, default_factory=list)
     frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
+    categories: tuple[str, ...] = ()
 
     @cached_property
     def measures(self) -> Measures:
@@ -275,9 +277,10 @@ def build(
     design = read_design(formula, data, family, missing, functions, weights, structures)
     if design.penalised:
         fixed = design.X[:, ~design.bent]
-        check_rank(fixed, design.effects, measure(fixed, design.weights))
+        columns = measure(fixed, design.weights)
+        check_rank(fixed, design.effects, columns, design.family.intercept)
     else:
-        check_rank(design.X, design.names, design.measures)
+        check_rank(design.X, design.names, design.measures, design.family.intercept)
     return design
 
 
@@ -316,6 +319,9 @@ def read_design(
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
+    if not likelihood.intercept:
+        fixed = fixed.without_intercept()
+        X = np.delete(X, fixed.left_out, axis=1)
     smooths, bends = read_smooths(formula.text, formula.smooths, table, X.shape[1])
     if smooths:
         X = np.column_stack([X, *bends])
@@ -348,6 +354,7 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
+        categories=read_categories(formula, table, likelihood, y),
         weights=counts,
         smooths=smooths,
         structured=structured,
