@@ -13,6 +13,7 @@ from lrvb.likelihoods import (
     BERNOULLI,
     BETA,
     BINOMIAL,
+    CUMULATIVE,
     GAMMA,
     GAUSSIAN,
     HURDLE_NEGATIVE_BINOMIAL,
@@ -95,10 +96,14 @@ SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE, (0.15,)),
+    LikelihoodCase(
+        ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE, (0.0,)
+    ),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE, (0.31,)),
+    LikelihoodCase(
+        HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE, (0.0,)
+    ),
     LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
     LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
     LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
@@ -115,6 +120,13 @@ SHIPPED = [
         Student(), ETA + COUNTS / 40, ETA, {"sigma": 0.7, "df": 30.0}, sds=(0.0, 0.15, 1.0)
     ),
     LikelihoodCase(Student(df=25), ETA + COUNTS / 40, ETA, {"sigma": 0.7}, sds=(0.0,)),
+    LikelihoodCase(
+        CUMULATIVE,
+        np.array([1.0, 2.0, 1.0, 3.0, 2.0, 4.0, 3.0]),
+        ETA / 2,
+        {"threshold[1]": -1.0, "threshold[2]": 0.4, "threshold[3]": 2.0},
+        {"is no category": ([1.0, 2.0, 2.5], 2)},
+    ),
     LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [

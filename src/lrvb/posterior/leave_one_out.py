@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from ..engine.fitting import Fit
 from ..engine.sensitivity import map_parts, row_densities
 from ..errors import InvalidModel
-from ..numerics.pareto import smooth
+from ..numerics.pareto import smooth_columns
 from .noted import noted
 from .sensitivity import Sensitivity, row_weights
 from .table import require_finite
@@ -43,7 +43,7 @@ def loo_table(
     parts = list(map_parts(fit, visit))
     found = LeftOut(*(np.concatenate(part) for part in zip(*(p.found for p in parts), strict=True)))
     weights = np.concatenate([part.weights for part in parts])
-    return _table(found, sensitivity.labels, source, weights, "row")
+    return _table(found, sensitivity.labels, source, weights)
 
 
 class LeftOut(NamedTuple):
@@ -69,11 +69,8 @@ def _of_rows(points: np.ndarray, log_weights: np.ndarray, fit: Fit) -> _Part:
 def left_out(values: np.ndarray, log_weights: np.ndarray) -> LeftOut:
     """From log p(y_b | y_−b, draw) (S, n) and log weights (S,) of the draws."""
     log_weights = log_weights - logsumexp(log_weights)
-    smoothed, k_hat = np.empty(values.shape), np.empty(values.shape[1])
-    for j in range(values.shape[1]):
-        smoothed[:, j], k_hat[j] = smooth(log_weights - values[:, j])
-    full = logsumexp(log_weights[:, None] + values, axis=0)
-    return LeftOut(logsumexp(smoothed + values, axis=0), k_hat, full)
+    smoothed, k_hat = smooth_columns(log_weights[:, None] - values)
+    return LeftOut(_log_sum(smoothed + values), k_hat, _log_sum(log_weights[:, None] + values))
 
 
 def left_out_table(
@@ -82,20 +79,29 @@ def left_out_table(
     labels: Any,
     source: str,
     what: str = "row",
+    given_all: bool = True,
 ) -> pd.DataFrame:
     """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
 
     `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
-    and `n_bad`, the rows whose k̂ is above 0.7.
+    and `n_bad`, the rows whose k̂ is above 0.7. `given_all` says that a draw has all parameters, so that
+    densities are independent given it and p_loo can be known.
     """
     found = LeftOut(*(np.full(len(labels), np.nan) for _ in range(3)))
     for places, values in densities:
         for part, here in zip(found, left_out(values, log_weights), strict=True):
             part[places] = here
-    return _table(found, labels, source, np.ones(len(labels)), what)
+    return _table(found, labels, source, np.ones(len(labels)), what, given_all)
 
 
-def _table(found: LeftOut, labels: Any, source: str, w: np.ndarray, what: str) -> pd.DataFrame:
+def _table(
+    found: LeftOut,
+    labels: Any,
+    source: str,
+    w: np.ndarray,
+    what: str = "row",
+    given_all: bool = True,
+) -> pd.DataFrame:
     """`elpd` and `k_hat`, and sums over rows that count w (n,) times in `attrs`."""
     import pandas as pd
 
@@ -110,13 +116,13 @@ def _table(found: LeftOut, labels: Any, source: str, w: np.ndarray, what: str) -
     attrs = {
         "elpd_loo": total,
         "se": float(np.sqrt(w.sum()) * spread),
-        "p_loo": float(w @ (full - elpd)),
+        "p_loo": float(w @ (full - elpd)) if given_all else np.nan,
         "n_bad": bad,
     }
+    effective = f", p_loo {attrs['p_loo']:.1f}" if given_all else ""
     result = noted(
         table,
-        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}, p_loo {attrs['p_loo']:.1f}, from "
-        f"{source}; "
+        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}{effective}, from {source}; "
         + (
             "every k_hat is at most 0.7."
             if not bad
@@ -126,3 +132,9 @@ def _table(found: LeftOut, labels: Any, source: str, w: np.ndarray, what: str) -
     )
     result.attrs.update(attrs)
     return result
+
+
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log Σ exp of every column."""
+    top = values.max(axis=0)
+    return top + np.log(np.exp(values - top).sum(axis=0))
