@@ -3,9 +3,10 @@
     python benchmarks/mixed.py five [--peers PYTHON] [--skip gpboost ...]
 
 Each measurement has a process of its own; making the data is not counted. lrvb gives the whole posterior,
-the summary with its verdicts and every level's effect; `glmm` (Rust), GPBoost and mixedlm give estimates and
-standard errors. PYTHON is the interpreter of an environment that has the peers, where this one has not.
-The processor's seconds stand in brackets: on a busy machine they are what can be compared.
+the summary with its verdicts and every level's effect; `glmm` (Rust), GPBoost, mixedlm and statsmodels (its
+MixedLM, and its variational fit of zeros and ones or counts) give estimates and standard errors. PYTHON is
+the interpreter of an environment that has the peers, where this one has not (pip install glmm gpboost mixedlm
+statsmodels). The processor's seconds stand in brackets: on a busy machine they are what can be compared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PEERS = ("lrvb", "glmm", "gpboost", "mixedlm")
+PEERS = ("lrvb", "glmm", "gpboost", "mixedlm", "statsmodels")
 LIMIT = 600  # seconds
 
 
@@ -118,6 +119,8 @@ def fit(who: str, case: Case, data: dict[str, np.ndarray]) -> Any:
             return mixedlm.lmer(case.formula, frame)
         family = {"poisson": "Poisson", "bernoulli": "Binomial"}[case.family]
         return mixedlm.glmer(case.formula, frame, family=getattr(mixedlm.families, family)())
+    if who == "statsmodels":
+        return _statsmodels(case, data)
     import gpboost
 
     groups = np.column_stack([data[k] for k in "gh" if k in data])
@@ -129,6 +132,26 @@ def fit(who: str, case: Case, data: dict[str, np.ndarray]) -> Any:
     X = np.column_stack([np.ones(case.rows), data["x"]])
     model.fit(y=data["y"], X=X)
     return model.get_coef(std_err=True), model.get_cov_pars(std_err=True)
+
+
+def _statsmodels(case: Case, data: dict[str, np.ndarray]) -> Any:
+    """MixedLM of a gaussian response with one factor; the variational fit of another, without slopes."""
+    import scipy.sparse as sp
+
+    n, X = case.rows, np.column_stack([np.ones(case.rows), data["x"]])
+    if len(case.levels) > 1 or "1 + x" in case.formula:
+        raise NotImplementedError("Crossed factors and slopes take too long there.")
+    if case.family == "gaussian":
+        from statsmodels.regression.mixed_linear_model import MixedLM
+
+        found = MixedLM(data["y"], X, groups=data["g"]).fit()
+        return found.params, found.bse
+    from statsmodels.genmod.bayes_mixed_glm import BinomialBayesMixedGLM, PoissonBayesMixedGLM
+
+    kind = BinomialBayesMixedGLM if case.family == "bernoulli" else PoissonBayesMixedGLM
+    Z = sp.csr_matrix((np.ones(n), (np.arange(n), data["g"])), shape=(n, case.levels[0]))
+    found = kind(data["y"], X, Z, np.zeros(case.levels[0], dtype=int)).fit_vb()
+    return found.fe_mean, found.fe_sd
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from .errors import (
     NotAMaximum,
     NotAveraged,
     NotConverged,
+    RowsGathered,
 )
 
 try:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         Wishart,
     )
     from .posterior.certificate import Certificate
+    from .posterior.comparison import compare
     from .posterior.posterior import Posterior, infer, summarize
     from .posterior.storage import load
     from .posterior.wide import WidePosterior
@@ -93,6 +95,7 @@ _HOMES = {
     "WidePosterior": ".posterior.wide",
     "Wishart": ".families",
     "check": ".engine.checking",
+    "compare": ".posterior.comparison",
     "fit": ".engine.fitting",
     "from_log_density": ".bridges.log_density",
     "from_numpyro": ".bridges.numpyro",
@@ -156,11 +159,13 @@ __all__ = [
     "Posterior",
     "Response",
     "Rows",
+    "RowsGathered",
     "Tilted",
     "WidePosterior",
     "Wishart",
     "__version__",
     "check",
+    "compare",
     "fit",
     "from_log_density",
     "from_numpyro",

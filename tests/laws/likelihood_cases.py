@@ -11,14 +11,22 @@ from scipy.special import gammaln
 
 from lrvb.likelihoods import (
     BERNOULLI,
+    BETA,
     BINOMIAL,
+    GAMMA,
     GAUSSIAN,
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
     LOG,
+    LOGNORMAL,
     NEGATIVE_BINOMIAL,
     POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
     Bernoulli,
     Binomial,
     Likelihood,
+    Student,
 )
 
 SKELETON = Path(__file__).resolve().parents[2] / "docs" / "skeletons" / "likelihood.py"
@@ -80,10 +88,17 @@ SUCCESSES = {
 }
 ONES = {"is neither 0 nor 1": ([1.0, 0.0, 2.0], 2)}
 
+ABOVE = {"is not above 0": ([0.5, 0.0], 1)}
+INSIDE = {"is not between 0 and 1": ([0.5, 0.2, 1.0], 2)}
+
 SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE),
+    LikelihoodCase(HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE),
     LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
     LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
     LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
@@ -94,6 +109,13 @@ SHIPPED = [
     LikelihoodCase(
         Bernoulli("cloglog"), (COUNTS > 1).astype(float), ETA / 2, {}, ONES, (0.0, 1e-5)
     ),
+    LikelihoodCase(GAMMA, COUNTS / 10 + 0.1, ETA, {"shape": 3.7}, ABOVE, (0.0, 0.15, 1.0)),
+    LikelihoodCase(LOGNORMAL, COUNTS / 10 + 0.1, ETA, {"residual": 0.4}, ABOVE),
+    LikelihoodCase(
+        Student(), ETA + COUNTS / 40, ETA, {"sigma": 0.7, "df": 30.0}, sds=(0.0, 0.15, 1.0)
+    ),
+    LikelihoodCase(Student(df=25), ETA + COUNTS / 40, ETA, {"sigma": 0.7}, sds=(0.0,)),
+    LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [
     *SHIPPED,

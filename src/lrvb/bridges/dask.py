@@ -17,6 +17,7 @@ from ..data.tables import real, refuse_masked
 from ..errors import InvalidData
 
 T = TypeVar("T")
+_JOINED = 8  # parts whose results are joined at a time
 
 
 class DaskPartitions:
@@ -35,6 +36,29 @@ class DaskPartitions:
         task = dask.delayed(function, pure=False)
         parts = [task(part) for part in self.parts]
         return DaskPartitions(dask.persist(*parts) if _has_client() else parts)
+
+    def numbered(self, function: Callable[[int, Any], Any]) -> DaskPartitions:
+        """The parts after a function of their number and themselves, kept as `prepared` ones are."""
+        task = dask.delayed(function, pure=False)
+        parts = [task(i, part) for i, part in enumerate(self.parts)]
+        return DaskPartitions(dask.persist(*parts) if _has_client() else parts)
+
+    def folded(self, function: Callable[[Any], T], join: Callable[[Sequence[T]], T]) -> T:
+        """One result of all parts: those of a few are joined where they are, then those of fewer."""
+        made, joined = dask.delayed(function, pure=False), dask.delayed(join, pure=False)
+        found = [made(part) for part in self.parts]
+        while len(found) > 1:
+            found = [joined(found[i : i + _JOINED]) for i in range(0, len(found), _JOINED)]
+        return dask.compute(found[0])[0]
+
+
+def frame_parts(frame: Any, names: Sequence[str]) -> DaskPartitions:
+    """The partitions of some columns of a Dask DataFrame, as pandas holds them."""
+    if not hasattr(frame, "columns"):
+        raise InvalidData(
+            f"The data are a {type(frame).__name__}; give a Dask DataFrame with named columns."
+        )
+    return DaskPartitions(frame[list(names)].to_delayed())
 
 
 def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:

@@ -56,7 +56,9 @@ class Crossed:
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, levels 0, sds 1, dispersions at their start."""
         inner = self.levels.start()
-        return np.concatenate([inner[: self.p], self.small.start(1.0), inner[self.p :]])
+        return np.concatenate(
+            [inner[: self.p], self.small.start(self.levels.rows.unit), inner[self.p :]]
+        )
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""
@@ -130,6 +132,15 @@ class Crossed:
         """The small factor's levels, which θ has, and a draw of the large one's given them."""
         beta, effects = self.levels.sample(self._without(theta), rng)
         return Drawn(beta[:, : self.fixed], (beta[:, self.fixed :, None], *effects))
+
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Crossed:
+        """The same sums of other rows, and other levels of the large factor; terms as in θ."""
+        small, large = terms
+        return Crossed(rows, large, small)
+
+    def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Of the large factor's levels, given β and the small factor's. See: Factor.level_sums."""
+        return self.levels.level_sums(self._without(theta), levels)
 
     @property
     def work(self) -> float:

@@ -39,6 +39,11 @@ class Density:
         return [kind for dispersion in self.dispersions for kind in dispersion.range.kinds]
 
     @property
+    def concave(self) -> bool:
+        """Whether a level's effects have one mode."""
+        return self.likelihood.concave
+
+    @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
         for base in type(self.likelihood).__mro__:
@@ -54,8 +59,12 @@ class Density:
 
     def constant(self, columns: Columns) -> float:
         """Σ_n of what depends neither on η nor on φ."""
+        return float(np.sum(self.constants(columns)))
+
+    def constants(self, columns: Columns) -> np.ndarray:
+        """What depends neither on η nor on φ, of every row (N,)."""
         each = self.likelihood.constant(columns[0], self._given(columns))
-        return float(np.sum(self._counted(columns, each)))
+        return np.broadcast_to(self._counted(columns, each), columns[0].shape)
 
     def log_p(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> Any:
         """log p(y | η, φ) but for the constant."""

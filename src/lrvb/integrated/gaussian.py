@@ -50,7 +50,7 @@ class Gaussian(Normal):
         y = rows.columns[0] - rows.offset - rows.X @ rows.mean
         w = np.ones(len(y)) if rows.weights is None else rows.weights
         self.yy = float(w @ y**2)
-        self.scale = float(np.sqrt(w @ (y - w @ y / self.n) ** 2 / self.n)) or 1.0
+        self.scale = rows.spread(y) or 1.0
         self.together: list[int] = []
         self.others: list[int] = []
         self.offsets: list[int] = []
@@ -261,9 +261,9 @@ class Gaussian(Normal):
             value -= self.G * spreads[t].logdet / 2
             at = here.stop
         Q = tau[:, None, None, None] * self.D + blocks[:, None]
-        E, logdet = _inverse(Q)
+        E, logdet = inverse_of(Q)
         value -= logdet.sum(1) / 2
-        S, rhs, reduced = self._schur(E, tau)
+        S, rhs, reduced = self.schur(E, tau)
         value += tau**2 * reduced / 2
         for t, start in zip(self.others, self.offsets, strict=False):
             q, G = self.terms[t].q, self.terms[t].levels
@@ -293,7 +293,7 @@ class Gaussian(Normal):
         levels_mean -= np.einsum("ngir,nr->ngi", F, rest)
         return Conditional(value, rest, covariance, levels_mean, E, F)
 
-    def _schur(self, E: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, ...]:
+    def schur(self, E: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, ...]:
         """A/σ² − BᵀEB/σ⁴ (n, r, r), its right side (n, r), and bᵀEb (n,), of n points."""
         n, r, G, q = len(tau), self.r, self.G, self.q
         b = self.by.z
@@ -333,7 +333,7 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return a is b or np.array_equal(a, b)
 
 
-def _inverse(Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def inverse_of(Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inverses and log determinants of small symmetric matrices (..., q, q)."""
     if Q.shape[-1] == 1:
         return 1 / Q, np.log(Q[..., 0, 0])

@@ -141,11 +141,15 @@ def resampled(weights: np.ndarray, n: int, seed: int | np.random.Generator = 0) 
 
 
 def tempered(log_weights: np.ndarray, need: float) -> np.ndarray:
-    """Normalised weights w^γ with the largest γ ≤ 1 for which `need` draws or more are effective."""
+    """Normalised weights w^γ with the largest γ ≤ 1 for which `need` draws or more are effective.
+
+    They are round numbers, to 2⁻²⁴: what is fitted to them may be sensitive to the last digits of a sum.
+    """
     power = 1.0
     while _ess(power * log_weights) < need and power > 0.05:
         power *= 0.8
-    return np.exp(power * log_weights - logsumexp(power * log_weights))
+    weights = np.rint(2**24 * np.exp(power * log_weights - logsumexp(power * log_weights)))
+    return weights / weights.sum()
 
 
 def _ess(log_weights: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate, resampled
 from .inside import Effects, Evaluated, Inside
 from .laplace import Marginal
-from .mode import Mode, climb, differenced
+from .mode import Mode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
@@ -163,13 +163,13 @@ def integrate_density(
     progress: Progress | None = None,
 ) -> Integral:
     """θ of any log density, vectorised over points (n, d), of a few coordinates of these kinds."""
-    first = climb(log_density, start, longest=_longest(kinds))
+    first = steadied(log_density, climb(log_density, start, longest=_longest(kinds)))
     bend = Bend(kinds, first.x)
 
     def target(x: np.ndarray) -> np.ndarray:
         return log_density(bend.natural(x)) + bend.log_jacobian(x)
 
-    mode = climb(target, bend.bend(first.x))
+    mode = steadied(target, climb(target, bend.bend(first.x)))
     proposal = probed(target, mode.x, mode.axes())
     log = np.array(kinds) == "log"
     wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
@@ -214,8 +214,8 @@ def integrate_path(
         return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
 
     mode, hessian = settled(theta)
-    up = mode.x.copy()
-    up[log] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[log], 1e-3)))
+    up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
+    up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
     inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
     few = _is_learnt(wanted, inside, len(kinds))
     path = Path(inside, mode, hessian, straight=few)

@@ -8,7 +8,8 @@ distribution function has an inverse.
 from __future__ import annotations
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+
+from ..numerics.lazy import interpolate
 
 FLOOR = 50.0  # fall of a log density beyond which nothing is ever drawn: e^−50
 FINE = 32  # cells of a line, at least
@@ -17,7 +18,7 @@ CHUNK = 2**15  # draws at a time
 
 def spline_weights(at: np.ndarray, nodes: int) -> np.ndarray:
     """Weights (..., nodes) of the values at 0, 1, …, nodes − 1 in their cubic spline's at `at`."""
-    return np.asarray(CubicSpline(np.arange(nodes), np.eye(nodes))(at))
+    return np.asarray(interpolate.CubicSpline(np.arange(nodes), np.eye(nodes))(at))
 
 
 class Line:
@@ -30,7 +31,7 @@ class Line:
         Q = log_p.shape[1]
         self.cells = cells or -(-FINE // (Q - 1))
         top = log_p.max(axis=1, keepdims=True)
-        spline = CubicSpline(np.arange(Q), np.maximum(log_p - top, -FLOOR), axis=1)
+        spline = interpolate.CubicSpline(np.arange(Q), np.maximum(log_p - top, -FLOOR), axis=1)
         s = np.arange(self.cells)[:, None, None] / self.cells
         a, b, c, d = spline.c.swapaxes(1, 2)[:, :, :, None].transpose(0, 3, 1, 2)
         f = np.moveaxis(((a * s + b) * s + c) * s + d, 0, 2).reshape(len(log_p), -1)

@@ -106,7 +106,8 @@ def probed(
 ) -> SplitT:
     """A split t at a mode: each side's scale from the fall of log density at some sds.
 
-    Axes (d, d) have unit length in sds of the mode's curvature.
+    Axes (d, d) have unit length in sds of the mode's curvature. Scales are round numbers, which the order
+    of the target's sums does not change.
     """
     d = len(center)
     sides = np.array([-1.0, 1.0])
@@ -116,6 +117,7 @@ def probed(
     value = target(points)
     fall = np.maximum(value[0] - value[1:].reshape(d, 2, len(steps)), 1e-3)
     scale = np.clip((steps / np.sqrt(2 * fall)).max(axis=2), *_SCALES)
+    scale = np.rint(scale * 2**10) / 2**10
     return SplitT(center, axes, scale[:, 0], scale[:, 1], degrees(d))
 
 

@@ -20,7 +20,9 @@ class Regression:
     """y_n ~ p(y | η_n, φ), β ~ N(mean, P⁻¹), φ ~ dispersions (with `log_density`).
 
     columns are rows' arrays (N,), the response first, any weights last; X (N, p); offset (N,);
-    P (p, p), which may be singular where β is flat; `constant` is that of log p(β).
+    P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
+    for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
+    `unit` is the size of η: one on a log or logit scale.
     """
 
     likelihood: Density
@@ -31,6 +33,8 @@ class Regression:
     P: np.ndarray
     constant: float
     dispersions: tuple[Any, ...] = ()
+    ones: np.ndarray | None = None
+    unit: float = 1.0
 
     @classmethod
     def independent(
@@ -65,8 +69,17 @@ class Regression:
 
     @property
     def n(self) -> float:
-        """How many rows these count for."""
+        """How many rows these count, or stand, for."""
+        if self.ones is not None:
+            return float(round(float(self.ones @ self.ones)))
         return float(len(self.X) if self.weights is None else self.weights.sum())
+
+    def spread(self, values: np.ndarray) -> float:
+        """Standard deviation over all rows of values (N,), which are among the sums."""
+        ones = np.ones(len(values)) if self.ones is None else self.ones
+        w = np.ones(len(values)) if self.weights is None else self.weights
+        left = values - ones * ((w * ones) @ values / self.n)
+        return float(np.sqrt(w @ left**2 / self.n))
 
     def weighted(self, weights: np.ndarray) -> Regression:
         """The same rows, each counting `weights` (N,) times instead."""

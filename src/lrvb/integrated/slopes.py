@@ -35,6 +35,10 @@ class Slopes(Factor):
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
         super().__init__(rows, terms, merge, nodes or (17 if len(terms[0].codes) < MANY else 9))
 
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Slopes:
+        """The same sums of other rows and levels."""
+        return Slopes(rows, terms)
+
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -45,7 +49,7 @@ class Slopes(Factor):
         C = _inverse_root(H, precision)
         white = (gradient[..., None, :] @ C)[..., 0, :]
         length = np.sqrt((white**2).sum(-1))
-        most = 2.5 + np.sqrt(H[..., 0, 0] + H[..., 1, 1])
+        most = 2.5 + self.rows.unit * np.sqrt(H[..., 0, 0] + H[..., 1, 1])
         short = white * np.minimum(1.0, most / (length + 1e-300))[..., None]
         return (C @ short[..., None])[..., 0], length.max(1, initial=0.0), C
 

@@ -8,12 +8,13 @@ coefficients θ holds the q log sds there, then atanh of the q(q − 1)/2 canoni
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from ..data.standardise import Measures, measure
 from ..errors import InvalidModel
 from ..prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Wishart
 from .coordinates import CORRELATION, LOG, Kind
@@ -42,7 +43,8 @@ class Term:
     """One term: the level of each row (N,), its coefficients' columns R (N, q), and its prior.
 
     sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all. They are
-    on the scale of the columns, or of (1, x − x̄) if `centred`. weights (N,) are how often rows count.
+    on the scale of the columns, or of (1, x − x̄) if `centred`. weights (N,) are how often rows count;
+    `columns` are measures of R, where its rows stand for others.
     """
 
     codes: np.ndarray
@@ -52,6 +54,7 @@ class Term:
     correlations: LKJ | None = None
     centred: bool = False
     weights: np.ndarray | None = None
+    columns: Measures | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.sds, Wishart):
@@ -78,19 +81,40 @@ class Term:
         return self.q * (self.q + 1) // 2
 
     @cached_property
+    def measures(self) -> Measures:
+        """Centre and spread of the columns R."""
+        return measure(self.R, self.weights) if self.columns is None else self.columns
+
+    @property
+    def ones(self) -> np.ndarray:
+        """Which columns of R are 1 in every row."""
+        return np.flatnonzero((self.measures.low == 1) & (self.measures.high == 1))
+
+    @cached_property
     def basis(self) -> np.ndarray:
         """M with Mu the coefficients of (1, x − x̄), (q, q); the identity without an intercept."""
         M = np.eye(self.q)
-        constant = np.flatnonzero(np.all(self.R == 1, axis=0))
-        if len(constant):
-            first = constant[0]
-            M[first] = np.average(self.R, axis=0, weights=self.weights)
+        if len(self.ones):
+            M[self.ones[0]] = self.measures.center
         return M
+
+    def on(self, rows: np.ndarray, codes: np.ndarray | None = None, levels: int = 0) -> Term:
+        """The term on some of the rows, with other levels if asked for, and Σ in the same basis."""
+        return replace(
+            self,
+            codes=self.codes[rows] if codes is None else codes,
+            R=self.R[rows],
+            levels=self.levels if codes is None else levels,
+            weights=None if self.weights is None else self.weights[rows],
+            columns=self.measures,
+        )
 
     def start(self, scale: float) -> np.ndarray:
         """A first guess (size,): every coefficient moves rows by about `scale`, uncorrelated."""
-        moved = self.R @ np.linalg.inv(self.basis)
-        size = np.sqrt(np.average(moved**2, axis=0, weights=self.weights))
+        size = self.measures.size
+        if len(self.ones):  # the columns are 1 and x − x̄
+            other = np.arange(self.q) != self.ones[0]
+            size = np.where(other, self.measures.spread, 1.0)
         return np.r_[np.log(scale / size), np.zeros(self.size - self.q)]
 
     def spread(self, theta: np.ndarray) -> Spread:

@@ -1,16 +1,31 @@
 """Likelihoods: how a response follows from its linear predictor, one file each."""
 
+import re
 from typing import Any
 
 from ..errors import InvalidModel
 from .base import Likelihood, LikelihoodRows
+from .beta import BETA, Beta
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
 from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
+from .gamma import GAMMA, Gamma
 from .gaussian import GAUSSIAN, Gaussian
 from .given import Given
 from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
+from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
+from .student import STUDENT, Student
+from .zeros import (
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
@@ -19,6 +34,14 @@ FAMILIES: dict[str, Likelihood] = {
         GAUSSIAN,
         POISSON,
         NEGATIVE_BINOMIAL,
+        ZERO_INFLATED_POISSON,
+        ZERO_INFLATED_NEGATIVE_BINOMIAL,
+        HURDLE_POISSON,
+        HURDLE_NEGATIVE_BINOMIAL,
+        STUDENT,
+        GAMMA,
+        LOGNORMAL,
+        BETA,
         *(Bernoulli(link) for link in Bernoulli.links),
         *(Binomial(link) for link in Binomial.links),
     )
@@ -33,6 +56,8 @@ def likelihood_of(family: Any) -> Likelihood:
     name = _without_own_link("".join(family.split())) if isinstance(family, str) else family
     if isinstance(name, str) and name in FAMILIES:
         return FAMILIES[name]
+    if isinstance(name, str) and (said := re.fullmatch(r"student\(df=([0-9.e+-]+)\)", name)):
+        return Student(_number(said[1]))
     if isinstance(family, type) and issubclass(family, Likelihood):
         raise InvalidModel(
             f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
@@ -41,6 +66,14 @@ def likelihood_of(family: Any) -> Likelihood:
     raise InvalidModel(
         f"family={family!r} is not known; there are {listed}, and any lrvb.likelihoods.Likelihood."
     )
+
+
+def _number(text: str) -> Any:
+    """A number, or the text where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _without_own_link(name: str) -> str:
@@ -52,32 +85,48 @@ def _without_own_link(name: str) -> str:
 
 __all__ = [
     "BERNOULLI",
+    "BETA",
     "BINOMIAL",
     "CLOGLOG",
     "DEFAULT",
     "FAMILIES",
+    "GAMMA",
     "GAUSSIAN",
+    "HURDLE_NEGATIVE_BINOMIAL",
+    "HURDLE_POISSON",
     "IDENTITY",
     "LOG",
     "LOGIT",
+    "LOGNORMAL",
     "NEGATIVE_BINOMIAL",
     "POISSON",
     "POSITIVE",
     "PROBABILITY",
     "PROBIT",
+    "STUDENT",
+    "ZERO_INFLATED_NEGATIVE_BINOMIAL",
+    "ZERO_INFLATED_POISSON",
     "Bernoulli",
+    "Beta",
     "Binomial",
     "Dispersion",
+    "Gamma",
     "Gaussian",
     "Given",
+    "HurdleNegativeBinomial",
+    "HurdlePoisson",
     "Likelihood",
     "LikelihoodRows",
     "Link",
+    "LogNormal",
     "NegativeBinomial",
     "Ordered",
     "Poisson",
     "Positive",
     "Probability",
     "Range",
+    "Student",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "likelihood_of",
 ]

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.special import expit, gammaln, log_expit
 
 from ..prior import Beta, Exponential, HalfNormal, HalfStudentT, Normal
@@ -64,17 +63,22 @@ class Range:
 
 
 class Positive(Range):
-    """φ > low, with the coordinate log(φ − low)."""
+    """φ > low, with the coordinate log(φ − low); a search begins at `first`, or one above `low`."""
 
     kinds = ("log",)
-    takes, positive = SdPriors, True
+    takes: ClassVar[tuple[type, ...]] = SdPriors
+    positive = True
     words = (
         "a parameter of the response, which takes lrvb.prior.HalfStudentT(df, scale), "
         "HalfNormal(scale) or Exponential(rate)"
     )
 
-    def __init__(self, low: float = 0.0):
-        self.low = low
+    def __init__(self, low: float = 0.0, first: float | None = None):
+        self.low, self.first = low, low + 1.0 if first is None else first
+
+    def start(self) -> np.ndarray:
+        """The coordinate of `first`."""
+        return np.log([self.first - self.low])
 
     def natural(self, u: np.ndarray) -> np.ndarray:
         """low + e^u."""
@@ -141,6 +145,8 @@ class Ordered(Range):
 @cache
 def _log_mass_beyond(prior: Any, low: float) -> float:
     """log P(φ > low) for a prior of a positive number."""
+    from scipy.integrate import quad  # whose import takes as long as a small fit
+
     below = quad(lambda value: float(np.exp(prior.log_density(value))), 0.0, low)[0]
     return float(np.log1p(-below))
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..errors import InvalidData
 from ..numerics.functions import NUMPY
 from ..prior import Gamma
-from .base import Likelihood, LikelihoodRows, Refuse
+from .base import Likelihood, LikelihoodRows, Refuse, require_varying
 from .dispersion import Dispersion
 from .expectation import Expectation
 from .given import NOTHING, Given
-from .links import IDENTITY
+from .links import IDENTITY, Link
 
 HALF_LOG_2PI = 0.5 * float(np.log(2 * np.pi))
 
@@ -33,7 +32,8 @@ def residual_prior(scale: float) -> Gamma:
 class Gaussian(Likelihood):
     """y ~ N(η, sd²) with the dispersion `residual`, the sd."""
 
-    name, link, quadratic = "gaussian", IDENTITY, True
+    name, quadratic, translates = "gaussian", True, True
+    link: Link = IDENTITY
     dispersions = (Dispersion("residual", residual_prior),)
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
@@ -85,14 +85,7 @@ class Gaussian(Likelihood):
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
         """It varies."""
-        if np.ptp(y) == 0:
-            name = names["response"]
-            raise InvalidData(
-                f"The response '{name}' is {y[0]:g} in every row, so that nothing is left to "
-                "explain; choose a response that varies.",
-                column=name,
-                value=float(y[0]),
-            )
+        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """The response, with its precision."""

@@ -1,4 +1,4 @@
-"""JAX, imported when it is first used: importing it takes longer than fitting a small mixed model.
+"""JAX, and what of SciPy is slow to import, when first used: they take longer than a small mixed model.
 
 from ..numerics.lazy import jax, jnp
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["core", "jax", "jnp", "lax", "linalg", "special"]
+__all__ = ["core", "interpolate", "jax", "jnp", "lax", "linalg", "special"]
 
 
 class Lazy:
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from jax import lax
     from jax.extend import core
     from jax.scipy import linalg, special
+    from scipy import interpolate
 else:
     jax, jnp, lax = Lazy("jax"), Lazy("jax.numpy"), Lazy("jax.lax")
     core = Lazy("jax.extend.core")
+    interpolate = Lazy("scipy.interpolate")
     linalg, special = Lazy("jax.scipy.linalg"), Lazy("jax.scipy.special")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
-from .sensitivity import PriorQuestions, Sensitivity
+from .sensitivity import PriorQuestions, RowQuestions, answers_rows
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .what_if import DIFFERENT, TELLING, influence_table, prior_table, robust_sds
 
@@ -69,7 +69,7 @@ def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -
     found = [_convergence(posterior), *_verdicts(posterior)]
     if sensitivity is not None:
         found.append(_attempt("priors", lambda: _priors(sensitivity, names, at)))
-    if isinstance(sensitivity, Sensitivity):
+    if answers_rows(sensitivity):
         found.append(_attempt("rows", lambda: _rows(sensitivity, names, at, by)))
         found.append(_attempt("robust sds", lambda: _robust(sensitivity, names, at, by)))
     return found
@@ -115,7 +115,7 @@ def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Fi
     return Finding(GOOD, "priors", f"No plain step of a prior moves a mean by half an sd; {said}.")
 
 
-def _rows(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any) -> Finding:
+def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:
     codes, levels = by
     table = influence_table(sensitivity, names, at, codes, levels, scaled=True)
     worst = table.abs().max(axis=1)
@@ -131,7 +131,7 @@ def _rows(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any) -
     return Finding(GOOD, "rows", f"No {what} moves a mean by half an sd: {said}.")
 
 
-def _robust(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any) -> Finding:
+def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:
     ratio = robust_sds(sensitivity, names, at, by[0]).to_numpy() / sensitivity.sd[at]
     k = int(np.argmax(np.abs(np.log(np.maximum(ratio, 1e-12)))))
     said = f"that of {names[k]} is {ratio[k]:.2f} of the posterior's"
@@ -142,5 +142,9 @@ def _robust(sensitivity: Sensitivity, names: list[str], at: np.ndarray, by: Any)
             f"Rows vary more than the model says: the robust sd is larger, {said}.",
         )
     if ratio.min() < 1 / DIFFERENT:
-        return Finding(LOOK, "robust sds", f"Robust sds differ by more than 30 %: {said}.")
+        return Finding(
+            GOOD,
+            "robust sds",
+            f"Rows vary less than the model says, or a prior tells more: {said}.",
+        )
     return Finding(GOOD, "robust sds", f"Robust sds agree within 30 %: {said}.")

@@ -1,4 +1,4 @@
-"""Leave-one-out predictive densities: how well each row is predicted from all others.
+"""Leave-one-out predictive densities: how well each row, or each group, is predicted from all others.
 
 log p(x_n | x_−n) = −log E[1 / p(x_n | α)] over the posterior, with each row's local variables integrated
 out, by smoothed importance weights. A. Vehtari, A. Gelman and J. Gabry, Statistics and Computing 27 (2017).
@@ -6,7 +6,8 @@ out, by smoothed importance weights. A. Vehtari, A. Gelman and J. Gabry, Statist
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -16,6 +17,7 @@ from ..errors import InvalidModel
 from ..numerics.pareto import smooth
 from .noted import noted
 from .sensitivity import Sensitivity
+from .table import require_finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,13 +28,7 @@ GOOD = 0.7  # of k̂: beyond it a row's weight is not reliable
 def loo_table(
     sensitivity: Sensitivity, T: np.ndarray, log_weights: np.ndarray, source: str
 ) -> pd.DataFrame:
-    """`elpd` and `k_hat` of every row, from draws T (S, a) in the estimate's units with log weights (S,).
-
-    `attrs` hold `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`, and
-    `n_bad`, the rows whose k̂ is above 0.7.
-    """
-    import pandas as pd
-
+    """`elpd` and `k_hat` of every row, from draws T (S, a) in the estimate's units with log weights (S,)."""
     fit = sensitivity.fit
     if not fit.problem.structure.conjugate:
         raise InvalidModel(
@@ -41,26 +37,53 @@ def loo_table(
         )
     units = sensitivity.units
     points = T if units is None else np.linalg.solve(units.M, (T - units.c).T).T
-    elpd, k_hat, full = [], [], []
+
+    def densities() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        start = 0
+        for values in row_densities(fit, np.ascontiguousarray(points)):
+            yield np.arange(start, start + values.shape[1]), values
+            start += values.shape[1]
+
+    return left_out_table(densities(), log_weights, sensitivity.labels, source, sensitivity.weights)
+
+
+def left_out_table(
+    densities: Iterable[tuple[np.ndarray, np.ndarray]],
+    log_weights: np.ndarray,
+    labels: Any,
+    source: str,
+    weights: np.ndarray | None = None,
+    what: str = "row",
+) -> pd.DataFrame:
+    """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
+
+    `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
+    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once.
+    """
+    import pandas as pd
+
+    elpd, k_hat, full = (np.full(len(labels), np.nan) for _ in range(3))
     log_weights = log_weights - logsumexp(log_weights)
-    for values in row_densities(fit, np.ascontiguousarray(points)):
-        for row in values.T:
-            smoothed, k = smooth(log_weights - row)
-            elpd.append(logsumexp(smoothed + row))
-            full.append(logsumexp(log_weights + row))
-            k_hat.append(k)
-    table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(sensitivity.labels))
-    weights = sensitivity.weights
-    total = float(weights @ table["elpd"])
-    bad = int(np.sum(~(table["k_hat"].to_numpy() <= GOOD)))
-    spread = float(np.std(table["elpd"].to_numpy(), ddof=1)) if len(table) > 1 else 0.0
+    for places, values in densities:
+        full[places] = logsumexp(log_weights[:, None] + values, axis=0)
+        smoothed = np.empty(values.shape)
+        for j, n in enumerate(places):
+            smoothed[:, j], k_hat[n] = smooth(log_weights - values[:, j])
+        elpd[places] = logsumexp(smoothed + values, axis=0)
+    table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(labels))
+    w = np.ones(len(table)) if weights is None else weights
+    if not np.all(w == 1):
+        table["weight"] = w
+    total = float(w @ elpd)
+    bad = int(np.sum(~(k_hat <= GOOD)))
+    require_finite("elpd", elpd, table.index)
+    spread = float(np.std(elpd, ddof=1)) if len(table) > 1 else 0.0
     attrs = {
         "elpd_loo": total,
-        "se": float(np.sqrt(weights.sum()) * spread),
-        "p_loo": float(weights @ (np.array(full) - np.array(elpd))),
+        "se": float(np.sqrt(w.sum()) * spread),
+        "p_loo": float(w @ (full - elpd)),
         "n_bad": bad,
     }
-    table.attrs.update(attrs)
     result = noted(
         table,
         f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}, p_loo {attrs['p_loo']:.1f}, from "
@@ -68,7 +91,8 @@ def loo_table(
         + (
             "every k_hat is at most 0.7."
             if not bad
-            else f"{bad} rows have k_hat above 0.7: theirs, and the sum, are not reliable."
+            else f"{bad} {what}{'s have' if bad > 1 else ' has'} k_hat above 0.7: theirs, and the sum, "
+            "are not reliable."
         ),
     )
     result.attrs.update(attrs)

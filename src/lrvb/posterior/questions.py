@@ -15,7 +15,7 @@ from .certificate import Certificate
 from .estimate import Estimate
 from .intervals import check_probability
 from .leave_one_out import loo_table
-from .sensitivity import PriorQuestions, Sensitivity
+from .sensitivity import PriorQuestions, RowQuestions, Sensitivity, answers_rows
 from .what_if import Fragility, fragile, grouped, influence_table, prior_table
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class WhatIf:
 
         With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
         posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
-        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit.
+        of an sd, the Newton step with the rows' own curvature, and for the ten largest a refit. Of an
+        integrated `MixedModel` by smoothed weights of its draws, with a refit for the ten largest whose
+        k_hat is above a half.
         """
         chosen, what_if = self._choose(names), self._what_if()
         codes, levels = grouped(what_if, by, self.observed)
@@ -91,9 +93,11 @@ class WhatIf:
         """Leave-one-out log predictive density of every row, its local variables integrated out.
 
         By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
-        `k_hat`, sums in `attrs`. Its sum compares models of the same rows.
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows: `lrvb.compare`.
         """
         what_if = self._what_if()
+        if not isinstance(what_if, Sensitivity):
+            raise InvalidModel("The model itself leaves rows out: ask model.loo().")
         if self.certificate is not None:
             T, weights = self.certificate.statistics, self.certificate.weights
             with np.errstate(divide="ignore"):
@@ -119,14 +123,14 @@ class WhatIf:
         found = look_at(cast("Posterior", self), self._sensitivity, groups)
         return check_up(repr(self).partition("\n")[0], found)
 
-    def _what_if(self) -> Sensitivity:
-        if isinstance(self._sensitivity, Sensitivity):
+    def _what_if(self) -> RowQuestions:
+        if answers_rows(self._sensitivity):
             return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
         raise InvalidModel(
-            "The influence of rows is known for posteriors of lrvb.infer and GaussianMixture; this one "
-            "has no fit of independent rows behind it."
+            "The influence of rows is known for posteriors of lrvb.infer, GaussianMixture and integrated "
+            "MixedModels; this one has no fit of rows behind it."
         )
 
     def _one(self, name: Any) -> list[str]:

@@ -7,10 +7,10 @@ See: `engine.sensitivity`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
@@ -60,6 +60,54 @@ class PriorQuestions(Protocol):
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change of all means at the whole plain step, by a fit of its own."""
+
+
+class Influence(NamedTuple):
+    """Changes (n, k) if a row or level is left out; k_hat (n,) judges them where they are from draws.
+
+    refitted (n,) says which are by fits of their own.
+    """
+
+    values: np.ndarray
+    refitted: np.ndarray
+    k_hat: np.ndarray | None = None
+
+
+class RowQuestions(PriorQuestions, Protocol):
+    """What tables of the influence of rows ask as well."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """Whose means move."""
+
+    @property
+    def labels(self) -> Any:
+        """Of the rows."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the rows."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Columns of the rows by which they may be grouped, beside those observed."""
+
+    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+        """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
+
+    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
+
+    def left_out(self, rows: np.ndarray) -> Any:
+        """The fit without these rows."""
+
+    def moved_mean(self, other: Any) -> np.ndarray:
+        """The means (a,) of that fit."""
+
+
+def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
+    """Whether rows can be left out."""
+    return hasattr(questions, "influence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +165,14 @@ class Sensitivity:
 
     # ---- rows -----------------------------------------------------------------------------
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
         First order; where that is large the Newton step with the rows' own curvature, and for the
         largest few a fit without them, (n, k).
         """
         first = -self._moved(at, codes)
+        refitted = np.zeros(len(first), dtype=bool)
         scaled = np.abs(first) / np.where(self.sd[at] > 0, self.sd[at], np.inf)
         largest = np.argsort(-scaled.max(axis=1, initial=0.0), kind="stable")[:MOST]
         for place, k in enumerate(largest):
@@ -131,12 +180,13 @@ class Sensitivity:
                 break
             rows = np.array([k]) if codes is None else np.flatnonzero(codes == k)
             if place < REFITTED:
+                refitted[k] = True
                 first[k] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
                 continue
             score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
             step = without(self.response.Sigma, score, row_curvature(self.fit, rows))
             first[k] = self.M[at] @ step
-        return first
+        return Influence(first, refitted)
 
     def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         """M Σ̂ Σ_n w_n g_n of every row or level, (n, k), chunk by chunk of the rows."""
@@ -181,6 +231,11 @@ class Sensitivity:
         """Of the rows."""
         rows = require_rows(self.fit)
         return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """None beside those observed."""
+        return {}
 
     @property
     def labels(self) -> Any:

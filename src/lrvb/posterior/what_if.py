@@ -12,13 +12,14 @@ from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
 from .certificate import require_whole
 from .noted import noted
-from .sensitivity import PriorQuestions, Sensitivity
+from .sensitivity import PriorQuestions, RowQuestions
 from .table import require_finite
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TELLING = 0.5  # sds: a plain step of a prior that moves a mean by more is said in words
+RELIABLE = 0.7  # of k̂, up to which weights of draws can be averaged
 DIFFERENT = 1.3  # the ratio of a robust sd to the posterior's beyond which it is said in words
 
 
@@ -84,7 +85,7 @@ def _verified(
 
 
 def influence_table(
-    sensitivity: Sensitivity,
+    sensitivity: RowQuestions,
     names: Sequence[str],
     at: np.ndarray,
     codes: np.ndarray | None,
@@ -94,18 +95,27 @@ def influence_table(
     """The change of every mean if a row or level is left out, a row each."""
     import pandas as pd
 
-    values = sensitivity.influence(at, codes)
+    values, refitted, k_hat = sensitivity.influence(at, codes)
     if scaled:
         sd = sensitivity.sd[at]
         values = values / np.where(sd > 0, sd, np.inf)
     index = pd.Index(sensitivity.labels) if codes is None else levels
     table = pd.DataFrame(values, index=index, columns=list(names))
     require_finite("influence", np.abs(values).max(axis=1, initial=0.0), table.index)
-    return table
+    if k_hat is None:
+        return table
+    bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
+    again = int(refitted.sum())
+    said = "By weights of the draws" + (f", {again} by fits of their own" if again else "")
+    if bad:
+        said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
+    result = noted(table, said + ".")
+    result.attrs.update(n_bad=bad, refitted=list(table.index[refitted]))
+    return result
 
 
 def grouped(
-    sensitivity: Sensitivity, by: Any, observed: Any, name: str = "by"
+    sensitivity: RowQuestions, by: Any, observed: Any, name: str = "by"
 ) -> tuple[np.ndarray | None, Any]:
     """Codes (N,) and levels of a column of the data, of an array, or none."""
     import pandas as pd
@@ -115,9 +125,10 @@ def grouped(
     n = len(sensitivity.weights)
     column = by
     if isinstance(by, str):
-        if observed is None or by not in observed:
+        observed = {**(observed or {}), **sensitivity.columns}
+        if by not in observed:
             raise InvalidData(
-                missing_column(by, observed or ())
+                missing_column(by, observed)
                 + f" A column that the model does not read is given as values: {name}=data['{by}'].",
                 column=by,
             )
@@ -176,10 +187,10 @@ class Fragility:
         return "\n".join(lines)
 
 
-def fragile(sensitivity: Sensitivity, name: str, i: int, lower: float, upper: float) -> Fragility:
+def fragile(sensitivity: RowQuestions, name: str, i: int, lower: float, upper: float) -> Fragility:
     """The fewest rows by first order, each set verified by a refit."""
     mean = float(sensitivity.estimate.m[i])
-    change = sensitivity.influence(np.array([i]))[:, 0]
+    change = sensitivity.influence(np.array([i])).values[:, 0]
     labels = list(sensitivity.labels)
     away = -np.sign(mean)  # the direction of zero
     order = np.argsort(-away * change, kind="stable")
@@ -204,7 +215,7 @@ def fragile(sensitivity: Sensitivity, name: str, i: int, lower: float, upper: fl
 
 
 def robust_sds(
-    sensitivity: Sensitivity, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
+    sensitivity: RowQuestions, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
 ) -> pd.Series:
     """The infinitesimal jackknife's sds."""
     import pandas as pd

@@ -19,7 +19,6 @@ from ...integrated.integration import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
-from ...posterior.check_up import CheckUp
 from ...posterior.estimate import Estimate
 from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
@@ -39,6 +38,7 @@ from .answers.prediction import (
 )
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
+from .comparison import Predictive
 from .design.design import Design, build
 from .design.requirements import require_effects
 from .design.standardised import Standardisation, fixed_prior, standardisation
@@ -48,10 +48,10 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
+from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
-from .integral.sensitivity import PriorSensitivity
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
 
@@ -62,7 +62,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit):
+class MixedModel(AfterTheFit, Predictive):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -76,7 +76,9 @@ class MixedModel(AfterTheFit):
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
-    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    columns that gives one number or label for every row. `weights` names a column of frequencies: a row
+    with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
+    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
     a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
@@ -95,6 +97,7 @@ class MixedModel(AfterTheFit):
         progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        weights: str | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -113,11 +116,15 @@ class MixedModel(AfterTheFit):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose = progress, verbose
+        self.progress, self.verbose, self.weights = progress, verbose, weights
 
     def fit(self, data: Any) -> MixedModel:
-        """Fit the model to a pandas or polars DataFrame, or a mapping of columns."""
-        design = build(self.formula, data, self.family, self.missing, self.functions)
+        """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
+
+        Rows on Dask stay in their partitions where the response is gaussian; others are brought together,
+        with a warning, while they are few.
+        """
+        design = self._read(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -135,6 +142,20 @@ class MixedModel(AfterTheFit):
                 return self
         self._fit_variational(design, standard, why)
         return self
+
+    def _read(self, data: Any) -> Design:
+        if not hasattr(data, "__dask_graph__"):
+            own = self.functions, self.weights
+            return build(self.formula, data, self.family, self.missing, *own)
+        if self.weights is not None:
+            raise InvalidModel(
+                "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
+                f"{self.weights!r}."
+            )
+        from .partitions.reading import build_partitioned
+
+        family, blocked = likelihood_of(self.family), self.factorization == "blocked"
+        return build_partitioned(self.formula, data, family, self.missing, self.functions, blocked)
 
     def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
         """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""
@@ -172,7 +193,7 @@ class MixedModel(AfterTheFit):
                 estimate,
                 joint.precisions.fit.convergence,
                 local_variables=local_variables,
-                observed={design.formula.response: design.y},
+                observed=design.observed,
                 response=joint.precisions,
                 second_order=functools.partial(refine_joint, joint, standard),
                 checked=Checked(reason=why or "a variational fit is not checked"),
@@ -210,11 +231,11 @@ class MixedModel(AfterTheFit):
             found.estimate,
             how,
             local_variables=effects,
-            observed={design.formula.response: design.y},
+            observed=design.observed,
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
-            sensitivity=PriorSensitivity(found, priors),
+            sensitivity=sensitivity_of(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found
@@ -288,10 +309,6 @@ class MixedModel(AfterTheFit):
             self.certificate_,
             prob,
         )
-
-    def check(self) -> CheckUp:
-        """One page on how far the answer can be believed: convergence, verdicts, priors; the worst first."""
-        return self._fitted().check()
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.

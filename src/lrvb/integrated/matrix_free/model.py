@@ -67,7 +67,7 @@ class MatrixFree(Normal):
         ]
         if sums is None:
             y = rows.columns[0] - rows.offset - rows.X @ rows.mean
-            sums = sum_rows(self.factors, rows.X, y, self.small)
+            sums = sum_rows(self.factors, rows.X, y, self.small, rows.n)
         self.sums, self.n = sums, sums.n
         big = sorted(t for factor in self.factors for t in factor.terms)
         self.big = [self.terms[t] for t in big]

@@ -160,9 +160,13 @@ def factors_of(terms: Sequence[Term]) -> list[Factor]:
 
 
 def sum_rows(
-    factors: Sequence[Factor], X: np.ndarray, y: np.ndarray, small: Sequence[Factor] = ()
+    factors: Sequence[Factor],
+    X: np.ndarray,
+    y: np.ndarray,
+    small: Sequence[Factor] = (),
+    n: float | None = None,
 ) -> Sums:
-    """The sums of rows with fixed effects X (N, p) and response y (N,)."""
+    """The sums of rows with fixed effects X (N, p) and response y (N,), which stand for n rows."""
     weights = factors[0].weights
     TT = _between_columns(X, y, small, weights)
     D, t = [], []
@@ -180,7 +184,8 @@ def sum_rows(
         (a, b): _cells(factors[a], factors[b]) for a, b in combinations(range(len(factors)), 2)
     }
     levels = tuple(factor.levels for factor in factors)
-    n = float(len(y) if weights is None else weights.sum())
+    if n is None:
+        n = float(len(y) if weights is None else weights.sum())
     return Sums(n, TT, levels, tuple(D), tuple(t), cells)
 
 

@@ -57,8 +57,3 @@ def test_coefficients_follow_their_own_prior():
     row = table[table["hyperparameter"] == "x.mean"].iloc[0]
     s = ours.priors.sd[list(ours.priors.names).index("x")]
     assert_allclose(row["d_mean"], model.posterior_.sd("x")["x"] ** 2 / s**2, rtol=1e-9)
-
-
-def test_rows_are_not_asked_of_a_mixed_model():
-    with pytest.raises(lrvb.InvalidModel, match="no fit of independent rows"):
-        fitted("yes", "blocked").posterior_.influence()

@@ -11,7 +11,7 @@ import lrvb
 from lrvb import prior
 from lrvb.errors import InvalidModel
 from lrvb.estimators.mixed.design.design import build
-from lrvb.estimators.mixed.priors.defaults import mean_on_link, residual_scale
+from lrvb.estimators.mixed.priors.defaults import residual_scale
 from lrvb.estimators.mixed.priors.stated import MixedPriors, resolve
 
 N = 200
@@ -177,13 +177,13 @@ def test_default_intercept_is_as_wide_as_the_slopes_make_it() -> None:
 def test_means_on_the_link() -> None:
     data = table()
     poisson = build("count ~ 1 + offset(log(e))", data, "poisson")
-    assert mean_on_link(poisson) == pytest.approx(np.log(data["count"].sum() / data.e.sum()))
+    assert poisson.level == pytest.approx(np.log(data["count"].sum() / data.e.sum()))
     yes = build("yes ~ 1", data, "bernoulli")
     p = data.yes.mean()
-    assert mean_on_link(yes) == pytest.approx(np.log(p / (1 - p)))
+    assert yes.level == pytest.approx(np.log(p / (1 - p)))
     share = build("prop(count, 40) ~ 1", data, "binomial")
     p = data["count"].sum() / (40 * N)
-    assert mean_on_link(share) == pytest.approx(np.log(p / (1 - p)))
+    assert share.level == pytest.approx(np.log(p / (1 - p)))
 
 
 def test_without_an_intercept_the_level_is_within_reach() -> None:

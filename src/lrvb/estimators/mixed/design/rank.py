@@ -29,14 +29,19 @@ def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarra
 
 
 def check_rank(X: np.ndarray, names: list[str], measures: Measures) -> None:
-    """Refuse columns that are combinations of others, by name.
+    """Refuse columns that are combinations of others, by name."""
+    if X.shape[1] == 0:
+        return
+    columns = centred(measures, names.index("Intercept") if "Intercept" in names else None)
+    check_triangle(triangle(X, columns.center, columns.unit()), names, columns)
+
+
+def check_triangle(R: np.ndarray, names: list[str], columns: Measures) -> None:
+    """The same from R of (X − center)/spread = QR, or any matrix with the same RᵀR.
 
     Columns are centred when there is an intercept and scaled to unit length; a pivoted QR
     decomposition then finds the columns at distance zero from the span of those before.
     """
-    if X.shape[1] == 0:
-        return
-    columns = centred(measures, names.index("Intercept") if "Intercept" in names else None)
     center, spread, size = columns.center, columns.spread, columns.size
     for name, same, full in zip(names, columns.constant(CONSTANT), size, strict=True):
         if full == 0:
@@ -51,9 +56,9 @@ def check_rank(X: np.ndarray, names: list[str], measures: Measures) -> None:
                 "intercept; leave one of the two out.",
                 column=name,
             )
-    R, order = qr(triangle(X, center, spread), mode="r", pivoting=True)[:2]
+    R, order = qr(R, mode="r", pivoting=True)[:2]
     R = R[: min(R.shape)]
-    distance = np.abs(np.diagonal(R)) / np.sqrt(len(X))
+    distance = np.abs(np.diagonal(R)) / np.sqrt(columns.n)
     rank = int((distance > SMALL * np.sqrt(len(names))).sum())
     if rank == len(names):
         return

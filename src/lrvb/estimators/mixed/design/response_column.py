@@ -13,13 +13,16 @@ from .model_matrix import build_number, named_columns
 
 
 def read_response(
-    formula: Formula, table: Table, family: Likelihood
+    formula: Formula, table: Table, family: Likelihood, few: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The response (N,) and its trials (N,), where the family has any; bad values name the row."""
+    """The response (N,) and its trials (N,), where the family has any; bad values name the row.
+
+    `few` rows are some of many: one is enough.
+    """
     name = formula.response
     _refuse_labels(name, table, family)
     y = build_number(name, table)[0]
-    if table.n == 1:
+    if table.n == 1 and not few:
         raise InvalidData(
             "The data have one row; a mixed model needs at least two to tell effects from noise.",
             value=1,

@@ -1,4 +1,4 @@
-"""A start for large tables: the optimum of some levels with all of their rows."""
+"""Some of a table's rows as a design of its own: a start for large tables, or what a row leaves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ def sample_of(design: Design) -> Design | None:
     rows = sample_levels(largest.codes, len(largest.levels))
     if rows is None:
         return None
+    return take_rows(design, rows)
+
+
+def take_rows(design: Design, rows: np.ndarray) -> Design:
+    """The design of some rows, by their places, with the levels that occur among them."""
     factors = [_recoded(factor, rows) for factor in design.factors]
     return replace(
         design,
         y=design.y[rows],
+        weights=None if design.weights is None else design.weights[rows],
         trials=None if design.trials is None else design.trials[rows],
         X=design.X[rows],
         offset=None if design.offset is None else design.offset[rows],

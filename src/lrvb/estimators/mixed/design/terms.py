@@ -84,7 +84,7 @@ def read_terms(
             part = np.ascontiguousarray(R[:, list(chosen)])
             terms.append(Term(name, group, coefficients, part, index))
             sources.append(Columns(block, chosen))
-    _refuse_same_groups(text, terms, factors, places)
+    refuse_same_groups(text, factors, places)
     return _distinct(terms), sources, factors, coders
 
 
@@ -99,8 +99,8 @@ def _distinct(terms: list[Term]) -> list[Term]:
     ]
 
 
-def _refuse_same_groups(
-    text: str, terms: list[Term], factors: list[Factor], places: dict[tuple[str, int], int]
+def refuse_same_groups(
+    text: str, factors: list[Factor], places: dict[tuple[str, int], int]
 ) -> None:
     """Two factors that put the same rows together cannot carry the same coefficient."""
     for (name, b), at in places.items():

@@ -28,13 +28,13 @@ def start(design: Design) -> dict[str, dict[str, Any]]:
             dof = levels + q + 1.0
             init[name] = {"dof": dof, "scale": np.diag(precision) / dof}
     if design.family.quadratic:
-        shape = 0.5 * design.n + 1
+        shape = 0.5 * design.total + 1
         init[RESIDUAL] = {"shape": shape, "rate": shape * 0.5 * residual}
     return init
 
 
 def _residual_variance(design: Design) -> float:
-    y = design.y if design.offset is None else design.y - design.offset
+    y = design.working if design.offset is None else design.working - design.offset
     X = design.X
     if X.shape[1]:
         y = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]

@@ -201,7 +201,7 @@ def _mean_field(
     if isinstance(statement.inside, Normal):
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
-        sds |= _of_one("residual", one_sd(priors.residual, design.n, left), "residual")
+        sds |= _of_one("residual", one_sd(priors.residual, design.total, left), "residual")
     sds |= dispersion_sds(statement, weights @ theta)
     rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
     return block_diag(*parts, np.diag(rest**2))

@@ -129,7 +129,7 @@ def _some(
         lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = mixture_quantiles(w, center, inner, ends).T
+        lower, upper = family.from_working(mixture_quantiles(w, center, inner, ends).T)
         return Answer(first, sd, lower, upper)
     nodes = mixture_quantiles(w, center, inner, QUANTILES)
     labels = labels_of(fit.statement.parameters)

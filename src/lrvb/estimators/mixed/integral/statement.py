@@ -19,6 +19,8 @@ from ....likelihoods.dispersion import Dispersion, values_at
 from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
+from ..partitions.design import PartitionedDesign
+from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
@@ -30,7 +32,7 @@ class NoExactSums(LrvbError):
 
 
 class Statement(NamedTuple):
-    """The sums, the terms as in the design, the order in which θ has them, p coefficients.
+    """The sums, the terms as in the design, the order in which θ has them, p coefficients, the rows.
 
     parameters are the response's own, other than a residual's sd, which is inside.
     """
@@ -39,6 +41,7 @@ class Statement(NamedTuple):
     terms: tuple[Term, ...]
     order: tuple[int, ...]
     p: int
+    rows: Regression
     parameters: tuple[Dispersion, ...] = ()
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
@@ -61,35 +64,58 @@ class Statement(NamedTuple):
 def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Statement:
     """The sums of a design; `NoExactSums` says why there are none."""
     terms = []
-    for term, prior in zip(design.terms, priors.terms, strict=True):
-        factor = design.factors[term.factor]
-        codes, levels = factor.codes.astype(np.int64), len(factor.levels)
+    for t, (term, prior) in enumerate(zip(design.terms, priors.terms, strict=True)):
+        codes, R, columns = design.term_rows(t)
+        codes, levels = codes.astype(np.int64), len(design.factors[term.factor].levels)
         if isinstance(prior, Wishart):
-            terms.append(Term(codes, term.R, levels, prior))
+            terms.append(Term(codes, R, levels, prior, columns=columns, weights=design.weights))
             continue
         assert isinstance(prior, SpreadPrior)
-        terms.append(Term(codes, term.R, levels, prior.sds, prior.correlations, prior.centred))
+        stated = prior.sds, prior.correlations, prior.centred
+        terms.append(Term(codes, R, levels, *stated, columns=columns, weights=design.weights))
     fixed = fixed_prior(priors, standard)
-    offset = np.zeros(design.n) if design.offset is None else design.offset
+    y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
         Density(design.family, tuple(design.given), design.dispersions),
-        (design.y - standard.shift, *design.given.values()),
-        standard.inward(design.X),
+        (y, *design.given.values()),
+        X,
         offset,
         fixed.mean,
         fixed.P0,
-        fixed.constant,
+        fixed.constant + design.log_volume,
         tuple(prior for _, prior in priors.dispersions),
+        ones,
+        residual_scale(design) if design.family.link.has_units else 1.0,
     )
+    if design.weights is not None:
+        rows = rows.weighted(design.weights)
     order = tuple(range(len(terms)))
     if design.family.quadratic:
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
-        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p)
+        return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
-    return Statement(found.inside, tuple(terms), found.order, rows.p, design.dispersions)
+    return Statement(found.inside, tuple(terms), found.order, rows.p, rows, design.dispersions)
+
+
+class SummedRows(NamedTuple):
+    """y and X of the standardised coefficients, the offset, and what became of a column of ones."""
+
+    y: np.ndarray
+    X: np.ndarray
+    offset: np.ndarray
+    ones: np.ndarray | None
+
+
+def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
+    """The rows, or those that stand for them."""
+    if isinstance(design, PartitionedDesign):
+        found = design.reduced
+        return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)
+    offset = np.zeros(design.n) if design.offset is None else design.offset
+    return SummedRows(design.working - standard.shift, standard.inward(design.X), offset, None)
 
 
 def precision_is_finite(prior: SpreadPrior | Gamma | Wishart) -> bool:

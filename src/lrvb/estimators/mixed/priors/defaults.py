@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ....data.standardise import measure
 from ....likelihoods import Dispersion
 from ....prior import LKJ, Gamma, HalfStudentT, Wishart
 from ..design.design import Design
@@ -39,7 +38,7 @@ def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     make of an intercept at the centre of the data. Without an intercept the columns together
     carry the level of the response, so s is its size around zero.
     """
-    level = mean_on_link(design)
+    level = design.level
     columns = design.measures
     center, spread = columns.center, columns.unit(CONSTANT)
     mean = np.zeros(len(design.names))
@@ -70,7 +69,7 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
     scale, size = _term_scale(design, term)
     width = SD_WIDTH * scale / size
     if "1" in term.coefficients and len(size) > 1 and not centred:
-        j, columns = term.coefficients.index("1"), measure(term.R)
+        j, columns = term.coefficients.index("1"), design.columns(term)
         others = np.arange(len(size)) != j
         width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))
     return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
@@ -83,7 +82,8 @@ def default_correlations() -> LKJ:
 
 def default_residual(design: Design) -> HalfStudentT:
     """HalfStudentT(3, 2.5 s) of the residual's sd."""
-    return HalfStudentT(SD_DF, SD_WIDTH * residual_scale(design))
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
+    return HalfStudentT(SD_DF, SD_WIDTH * scale)
 
 
 def default_term(design: Design, term: Term) -> Gamma | Wishart:
@@ -98,7 +98,7 @@ def default_term(design: Design, term: Term) -> Gamma | Wishart:
     q = len(term.coefficients)
     if q == 1:
         return Gamma(EFFECT_SHAPE, float(rate[0]))
-    shift, columns = np.eye(q), measure(term.R)
+    shift, columns = np.eye(q), design.columns(term)
     if "1" in term.coefficients:
         j = term.coefficients.index("1")
         shift[j] = np.where(np.arange(q) == j, 1.0, -columns.center)
@@ -112,7 +112,7 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     names = {
         name for other in design.terms if other.factor == term.factor for name in other.coefficients
     }
-    columns = measure(term.R)
+    columns = design.columns(term)
     size = columns.unit(CONSTANT) if "1" in names else columns.size
     return residual_scale(design) if design.family.link.has_units else 1.0, size
 
@@ -122,36 +122,22 @@ def default_dispersion(design: Design, dispersion: Dispersion) -> Any:
     return dispersion.prior(residual_scale(design) if design.family.link.has_units else 1.0)
 
 
-def mean_on_link(design: Design) -> float:
-    """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-    offset = np.zeros_like(design.y) if design.offset is None else design.offset
-    return design.family.level(design.y, offset, design.given)
-
-
 def residual_scale(design: Design) -> float:
     """The sd of what least squares on the fixed effects leaves of a response.
 
     Random effects and residuals share it, so it is their scale; sd(y) would be too large where the
     fixed effects explain most. A perfect fit falls back on sd(y).
     """
-    y = design.y if design.offset is None else design.y - design.offset
-    if not design.X.shape[1]:
-        return _response_sd(design) or 1.0
-    A = design.X / design.measures.unit(CONSTANT)
-    coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
-    left = float(np.sqrt(np.mean((y - A @ coefficients) ** 2)))
-    total = float(np.sqrt(np.mean(y**2)))
-    return left if left > 1e-7 * total else (_response_sd(design) or 1.0)
+    response = design.response
+    return response.left if response.left > 1e-7 * response.size else (response.sd or 1.0)
 
 
 def _response_sd(design: Design) -> float:
-    y = design.y if design.offset is None else design.y - design.offset
-    return float(np.std(y)) or 1.0
+    return design.response.sd or 1.0
 
 
 def _response_size(design: Design, level: float) -> float:
     """The response's size around zero on the scale of the link."""
     if not design.family.link.has_units:
         return max(1.0, abs(level))
-    y = design.y if design.offset is None else design.y - design.offset
-    return float(np.sqrt(np.mean(y**2))) or 1.0
+    return design.response.size or 1.0

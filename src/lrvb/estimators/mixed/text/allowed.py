@@ -27,7 +27,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 TRANSFORMS = frozenset(
     {"log", "log10", "log2", "exp", "exp10", "exp2", "bs", "cc", "cr", "cs", "center", "lag"}
-    | {"poly", "scale", "standardize", "C", "I", "Q", "hashed"}
+    | {"poly", "scale", "standardize", "C", "I", "Q", "hashed", "factor", "ns"}
     | {"Treatment", "Poly", "Sum", "Helmert", "Diff"}
 )
 CONTRASTS = frozenset(["treatment", "sum", "helmert", "diff", "poly", "SAS", "custom"])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ....errors import InvalidModel
 from .bars import Bar, read_bar
 from .scanning import Scan, formula_error, scan
+from .translation import translated
 
 EXAMPLE = "'y ~ x + (1|g)'"
 
@@ -42,7 +43,7 @@ def parse(text: str) -> Formula:
     """The parts of a formula in lme4's syntax; a typo is an error that shows its place."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidModel(f"The formula is {text!r}; give text such as {EXAMPLE}.")
-    marks = scan(text)
+    marks = scan(translated(text))
     text = marks.text
     tildes = list(marks.find("~", 0, len(text)))
     if not tildes:
@@ -72,7 +73,7 @@ def parse(text: str) -> Formula:
 
 
 def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:
-    """The expression left of '~', or the two of prop(successes, trials)."""
+    """The expression left of '~', or successes and trials of prop(s, n) or cbind(s, failures)."""
     text = marks.text
     start, stop = marks.trimmed(0, tilde)
     if start == stop:
@@ -87,18 +88,18 @@ def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:
         raise formula_error(
             text, marks.closing[opening] + 1, f"A '~' was expected after {call.group(1)}(...)."
         )
-    if call.group(1) == "cbind":
-        raise formula_error(
-            text, start, "Write prop(successes, trials) for a binomial response, not cbind(...)."
-        )
     commas = [at for at in marks.find(",", opening, stop) if marks.parent[at] == opening]
     if len(commas) != 1 or not (
         text[opening + 1 : commas[0]].strip() and text[commas[0] + 1 : stop - 1].strip()
     ):
         raise formula_error(
-            text, opening, "Two arguments were expected here, as in prop(successes, trials)."
+            text,
+            opening,
+            "Two arguments were expected here, as in prop(successes, trials) or "
+            "cbind(successes, failures).",
         )
-    return text[opening + 1 : commas[0]].strip(), text[commas[0] + 1 : stop - 1].strip()
+    first, second = text[opening + 1 : commas[0]].strip(), text[commas[0] + 1 : stop - 1].strip()
+    return first, second if call.group(1) == "prop" else f"{first} + {second}"
 
 
 def _pieces(marks: Scan, start: int) -> list[Piece]:

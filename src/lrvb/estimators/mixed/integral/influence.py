@@ -1,0 +1,183 @@
+"""What if some rows, or a group, were not there: weights 1/p(y_b | y_−b, θ) of the draws, no refit.
+
+E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−b, θ), exact up to their number;
+−Cov(q, log p(y_b | y_−b, θ)) is its first order, from whose squares robust sds are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import InvalidModel
+from ....integrated.normal import Normal
+from ....numerics.pareto import smooth
+from ....posterior.leave_one_out import left_out_table
+from ....posterior.sensitivity import REFITTED, Influence
+from ..design.subsample import take_rows
+from ..partitions.design import PartitionedDesign
+from ..priors.stated import MixedPriors
+from .fit import IntegratedFit, integrate_model
+from .left_out import Lot, Sample, lots, lots_given, sample
+from .sensitivity import PriorSensitivity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DOUBTED = 0.5  # of k̂, above which a group that moves a mean is fitted without
+MOVES = 0.1  # posterior sds
+QUICK = 20_000  # rows up to which such fits are made
+
+
+@dataclass(frozen=True, eq=False)
+class MixedSensitivity(PriorSensitivity):
+    """The questions of `posterior.sensitivity.RowQuestions`, from the draws of an integrated model."""
+
+    @property
+    def labels(self) -> Any:
+        """Of the rows."""
+        return self.found.design.rows
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Of the rows: what is left out is a row as it stands."""
+        return np.ones(self.found.design.n)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The grouping factors' labels of every row."""
+        return {f.name: f.levels[f.codes] for f in self.found.design.factors}
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """Codes of rows that are independent of each other: of the factor that all others lie within."""
+        design = self.found.design
+        if not design.factors:
+            return np.arange(design.n)
+        outer = min(design.factors, key=lambda f: len(f.levels))
+        for factor in design.factors:
+            pairs = np.unique(np.column_stack([outer.codes, factor.codes]), axis=0)
+            if len(pairs) > len(factor.levels):
+                raise InvalidModel(
+                    f"The factors '{outer.name}' and '{factor.name}' are crossed, so that no groups of rows "
+                    f"are independent; say which to draw again: by='{outer.name}' or by='{factor.name}'."
+                )
+        return outer.codes
+
+    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+        """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
+
+        By smoothed weights of the draws. The largest few of those whose k̂ is above a half are by an
+        integration without them.
+        """
+        codes, n = self._blocks(codes)
+        drawn = sample(self.found, n)
+        log_w = np.log(drawn.weights)
+        T = self.found.weighted.values[drawn.at][:, at]
+        center = drawn.weights @ T
+        values, k_hat = np.empty((n, len(at))), np.empty(n)
+        for lot in self._lots(drawn, codes, n, at):
+            moved = self._moved(lot, at)
+            for j, b in enumerate(lot.blocks):
+                smoothed, k_hat[b] = smooth(log_w - lot.out.log_p[:, j])
+                w = np.exp(smoothed)
+                values[b] = w @ T - center
+                if moved is not None:
+                    values[b] += w @ moved[:, j]
+        refitted = np.zeros(n, dtype=bool)
+        size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
+        doubted = np.flatnonzero(~(k_hat <= DOUBTED) & (size > MOVES))
+        if self.found.design.n <= QUICK:
+            for b in doubted[np.argsort(-size[doubted], kind="stable")][:REFITTED]:
+                refitted[b] = True
+                rows = np.flatnonzero(codes == b)
+                values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
+        return Influence(values, refitted, k_hat)
+
+    def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """−Cov(q, log p(y_b | y_−b, θ)) (n, k), and what the change of β given θ adds on average."""
+        codes, n = self._blocks(codes)
+        drawn = sample(self.found, n)
+        w = drawn.weights
+        T = self.found.weighted.values[drawn.at][:, at]
+        away = w[:, None] * (T - w @ T)
+        values = np.empty((n, len(at)))
+        for lot in self._lots(drawn, codes, n, at):
+            values[lot.blocks] = -(lot.out.log_p.T @ away)
+            moved = self._moved(lot, at)
+            if moved is not None:
+                values[lot.blocks] += np.tensordot(w, moved, axes=1)
+        return values
+
+    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """Variances (k,) of means over other groups from where these came from: Σ of squared scores.
+
+        Without codes groups are those of the factor that all others lie within.
+        """
+        moved = self.scores(at, self.clusters if codes is None else codes)
+        if len(moved) < 2:
+            raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
+        centred = moved - moved.mean(axis=0)
+        return (centred**2).sum(axis=0) * len(moved) / (len(moved) - 1)
+
+    def left_out(self, rows: np.ndarray) -> IntegratedFit:
+        """The integration without these rows, with the same priors."""
+        design = self.found.design
+        kept = np.setdiff1d(np.arange(design.n), rows, assume_unique=True)
+        return integrate_model(take_rows(design, kept), self.priors, self.found.standard)
+
+    def moved_mean(self, other: IntegratedFit) -> np.ndarray:
+        """The means (a,) of another integration of the same quantities."""
+        if len(other.estimate.m) != len(self.estimate.m):
+            raise InvalidModel(
+                "Without these rows a value of the response does not occur any more, and the model has fewer "
+                "parameters; its means cannot be compared."
+            )
+        return other.estimate.m
+
+    def loo(
+        self, codes: np.ndarray | None, labels: Any, given: bool, what: str = "row"
+    ) -> pd.DataFrame:
+        """`elpd` and `k_hat` of every row, or level of `codes` (N,). See: `MixedModel.loo`."""
+        codes, n = self._blocks(codes)
+        drawn = sample(self.found, n)
+        parts = lots_given(self.found, drawn) if given else lots(self.found, drawn, codes, n)
+        return left_out_table(
+            ((lot.blocks, lot.out.log_p) for lot in parts),
+            np.log(drawn.weights),
+            labels,
+            f"{len(drawn.weights):,} draws",
+            what=what,
+        )
+
+    def _blocks(self, codes: np.ndarray | None) -> tuple[np.ndarray, int]:
+        if codes is None:
+            return np.arange(self.found.design.n), self.found.design.n
+        return codes, int(codes.max(initial=-1)) + 1
+
+    def _lots(self, drawn: Sample, codes: np.ndarray, n: int, at: np.ndarray) -> Any:
+        asked = isinstance(self.found.statement.inside, Normal) and bool(
+            (at < self.found.statement.p).any()
+        )
+        return lots(self.found, drawn, codes, n, moved=asked)
+
+    def _moved(self, lot: Lot, at: np.ndarray) -> np.ndarray | None:
+        """The change of the coordinates `at` given each draw (S, n, k): of β, on the user's scale."""
+        if lot.out.moved is None:
+            return None
+        beta = lot.out.moved @ self.found.standard.T.T
+        result = np.zeros((*beta.shape[:2], len(at)))
+        here = np.flatnonzero(at < self.found.statement.p)
+        result[..., here] = beta[..., at[here]]
+        return result
+
+
+def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:
+    """What can be asked of a fit: rows too, where they are in memory."""
+    if isinstance(found.design, PartitionedDesign):
+        return PriorSensitivity(found, priors)
+    return MixedSensitivity(found, priors)

@@ -1,0 +1,94 @@
+"""Rows and groups left out of an integrated model: their densities given the rest, at its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ....integrated.deletion.blocks import blocks_of
+from ....integrated.deletion.left_out import LeftOut, leave_out
+from ....integrated.deletion.rows import given_levels
+from ....integrated.importance import resampled
+from ....integrated.normal import Normal
+from .fit import IntegratedFit
+
+WORK = 5e7  # evaluations of a row's density that one answer may cost: about five seconds
+SMOOTHED = 1e7  # blocks × draws whose weights are smoothed: about as long
+FEWEST = 256  # draws
+CELLS = 2**22  # numbers of blocks × draws that are kept at a time
+
+
+class Sample(NamedTuple):
+    """Draws of the fit by their places `at` (S,), with their weights."""
+
+    at: np.ndarray
+    theta: np.ndarray
+    weights: np.ndarray
+
+
+class Lot(NamedTuple):
+    """Blocks by their numbers, and what leaving each out takes from the density at the draws."""
+
+    blocks: np.ndarray
+    out: LeftOut
+
+
+def sample(found: IntegratedFit, blocks: int) -> Sample:
+    """All draws that matter, or as many as are worth their time, with their weights' roots.
+
+    Draws of little weight are where the posterior without a block may be: they are kept.
+    """
+    inside, n = found.statement.inside, found.design.n
+    work = 10.0 * n if isinstance(inside, Normal) else 2 * inside.work + n
+    most = max(FEWEST, int(min(WORK / work, SMOOTHED / max(blocks, 1))))
+    if len(found.weights) <= most:
+        return Sample(np.arange(len(found.weights)), found.theta, found.weights)
+    root = np.sqrt(found.weights)
+    at = resampled(root / root.sum(), most)
+    return Sample(at, found.theta[at], root[at] / root[at].sum())
+
+
+def lots(
+    found: IntegratedFit, drawn: Sample, codes: np.ndarray, n: int, moved: bool = False
+) -> Iterator[Lot]:
+    """Blocks `codes` (N,) of the rows, some at a time: those of neighbouring levels together.
+
+    `moved` asks for the change of β given θ too.
+    """
+    statement = found.statement
+    terms = [statement.terms[t] for t in statement.order]
+    width = len(drawn.theta) * (1 + (statement.p if moved else 0))
+    size = max(1, CELLS // width)
+    order = np.arange(n)
+    if terms:
+        first = np.zeros(n, dtype=np.int64)
+        first[codes[::-1]] = terms[-1].codes[::-1]
+        order = np.argsort(first, kind="stable")
+    volume = np.bincount(codes, _volume(found), minlength=n)
+    for start in range(0, n, size):
+        some = np.sort(order[start : start + size])
+        blocks = blocks_of(codes, some)
+        out = leave_out(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
+        yield Lot(some, out._replace(log_p=out.log_p + volume[some]))
+
+
+def lots_given(found: IntegratedFit, drawn: Sample, seed: int = 0) -> Iterator[Lot]:
+    """Single rows given one draw of their levels at each draw of θ."""
+    statement, rng = found.statement, np.random.default_rng(seed)
+    terms = [statement.terms[t] for t in statement.order]
+    size = max(1, CELLS // len(drawn.theta))
+    for start in range(0, found.design.n, size):
+        some = np.arange(start, min(start + size, found.design.n))
+        log_p = given_levels(statement.inside, statement.rows, terms, drawn.theta, some, rng)
+        yield Lot(some, LeftOut(log_p + _volume(found)[some]))
+
+
+def _volume(found: IntegratedFit) -> np.ndarray:
+    """What rows' densities have beyond those of the response on the scale of its sums, (N,)."""
+    design = found.design
+    if not design.family.quadratic:
+        return np.zeros(design.n)
+    each = np.broadcast_to(design.family.constant(design.y), (design.n,))
+    return each if design.weights is None else design.weights * each

@@ -1,0 +1,137 @@
+"""From a Dask DataFrame to a design: one look at all labels, one at all measures, one at all sums."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ....bridges.dask import DaskPartitions, frame_parts
+from ....data.standardise import Measures
+from ....errors import InvalidModel, RowsGathered
+from ....likelihoods import Likelihood
+from ..design.design import Design, build, read_design, read_formula
+from ..design.groups import Factor
+from ..design.rank import centred, check_triangle
+from ..design.standardised import Standardisation
+from ..design.terms import refuse_same_groups
+from ..text.allowed import own_functions
+from . import rows, survey
+from .design import Elsewhere, PartitionedDesign
+
+GATHERED = 1_000_000  # rows that may be brought together where sums would not do
+
+
+def build_partitioned(
+    formula: str,
+    data: Any,
+    family: Likelihood,
+    missing: str,
+    functions: Mapping[str, Callable[..., Any]] | None,
+    blocked: bool,
+) -> Design:
+    """The design of a Dask DataFrame: from sums where they are enough, else of few rows, gathered."""
+    own = own_functions(functions)
+    read, named = read_formula(formula, [str(name) for name in data.columns], own)
+    named = list(dict.fromkeys(named))
+    parts = frame_parts(data, named)
+    units = survey.units_of(read)
+    counted = survey.counted_columns(read, named, own)
+    look = functools.partial(survey.survey_part, named, units, counted, own)
+    found = survey.merge(parts.map(lambda _, part: look(part)))
+    survey.check(found, missing)
+    if not (family.quadratic and blocked):
+        return _gather(read.text, parts, found, family, missing, functions)
+    survey.refuse_learning(read)
+    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    return _from_sums(small, named, parts, found.dropped)
+
+
+def _gather(
+    formula: str,
+    parts: DaskPartitions,
+    found: survey.Survey,
+    family: Likelihood,
+    missing: str,
+    functions: Mapping[str, Callable[..., Any]] | None,
+) -> Design:
+    """The rows brought together, with a warning, while they are few."""
+    if found.rows > GATHERED:
+        raise InvalidModel(
+            f"Only a gaussian response has sums that stay with Dask's partitions (factorization='blocked'); "
+            f"this model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so: call "
+            ".compute() if they fit into memory, or fit a sample of the levels.",
+            rows=found.rows,
+        )
+    warnings.warn(
+        RowsGathered(
+            f"This model needs all {found.rows:,} rows together, so they were brought here from Dask's "
+            "partitions; a gaussian response with factorization='blocked' leaves them there.",
+            rows=found.rows,
+        ),
+        stacklevel=5,
+    )
+    table = pd.concat(parts.map(lambda _, part: part), ignore_index=True)
+    return build(formula, table, family, missing, functions)
+
+
+def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
+    """Measures in one pass, the rows that stand for all in another."""
+    arrays = parts.numbered(functools.partial(rows.read_part, small, named))
+    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    names = small.names
+    intercept = names.index("Intercept") if "Intercept" in names else None
+    columns = centred(measured.X, intercept)
+    shift = float(measured.y.center[0]) if intercept is not None else 0.0
+    standard = Standardisation(columns.center, columns.unit(), intercept, shift)
+    reduced = arrays.folded(functools.partial(rows.reduce_part, standard), rows.join_reduced)
+    if names:
+        check_triangle(reduced.root, names, columns)
+    _check_groups(small, reduced.codes, measured.y.n)
+    left = _left(reduced, measured.y)
+    away: Any = Elsewhere()
+    given = {f.name: getattr(small, f.name) for f in fields(Design)}
+    given |= {
+        "y": away,
+        "trials": None,
+        "X": away,
+        "offset": away if small.offsets else None,
+        "terms": [term._replace(R=away) for term in small.terms],
+        "factors": [factor._replace(codes=away) for factor in small.factors],
+        "rows": pd.RangeIndex(measured.y.n),
+        "frame": away,
+        "dropped": dropped,
+    }
+    return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
+
+
+def _left(reduced: rows.Reduced, y: Measures) -> float:
+    """√mean of the squares that least squares on X leaves; the sd of y without X."""
+    if not reduced.X.shape[1]:
+        return float(y.spread[0])
+    A = reduced.X
+    coefficients = np.linalg.lstsq(A.T @ A, A.T @ reduced.y, rcond=None)[0]
+    left = reduced.y - A @ coefficients
+    return float(np.sqrt(left @ left / y.n))
+
+
+def _check_groups(design: Design, codes: np.ndarray, n: int) -> None:
+    """What the small table cannot show: factors that are one, and one row for each level."""
+    factors = [
+        Factor(factor.name, own, factor.levels)
+        for factor, own in zip(design.factors, codes, strict=True)
+    ]
+    places = {(name, term.factor): 0 for term in design.terms for name in term.coefficients}
+    refuse_same_groups(design.formula.text, factors, places)
+    for term in design.terms:
+        if term.coefficients == ("1",) and len(design.factors[term.factor].levels) == n:
+            raise InvalidModel(
+                f"The group '{term.group}' has one row for each level, so that its standard "
+                "deviation cannot be told from the residual's; leave its term out.",
+                term=term.name,
+            )

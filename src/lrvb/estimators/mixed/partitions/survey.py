@@ -1,0 +1,190 @@
+"""One look at every partition: rows, missing values, and the labels that columns and groups have.
+
+From it a small table is made that has every category and every level, on which the formula is read as
+on any other: what it says of columns and codes then holds in all partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ....errors import InvalidData, InvalidModel
+from ..design.columns import DROP_THEM, Table, is_text, read_table
+from ..design.model_matrix import named_columns
+from ..text.formula import Formula
+from ..text.scanning import words
+
+SAMPLE = 4  # rows of each partition that show what its columns hold
+LEARN = {"bs", "cc", "cr", "cs", "center", "scale", "standardize", "poly", "lag"}
+
+Unit = tuple[str, ...]  # columns whose labels belong together
+
+
+class Survey(NamedTuple):
+    """Rows, those with missing values, missing values by column, labels by unit, and a few rows."""
+
+    rows: int
+    dropped: int
+    missing: dict[str, int]
+    labels: dict[Unit, pd.DataFrame]
+    sample: pd.DataFrame
+
+
+def units_of(formula: Formula) -> list[Unit]:
+    """Columns of groups, those together that one factor joins."""
+    units: list[Unit] = []
+    for bar in formula.bars:
+        joined = [unit for unit in units if set(unit) & set(bar.columns)]
+        merged = tuple(dict.fromkeys([*(c for unit in joined for c in unit), *bar.columns]))
+        units = [unit for unit in units if unit not in joined] + [merged]
+    return units
+
+
+def refuse_learning(formula: Formula) -> None:
+    """Transforms that learn something from all rows are not for partitions."""
+    texts = [formula.response, formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    for text in texts:
+        for word in words(text):
+            if word.called and word.name in LEARN:
+                raise InvalidModel(
+                    f"The formula's '{word.name}(…)' looks at all rows before it gives a value, which are "
+                    "in partitions here; make a column of it first, as in ddf.assign(z=…).",
+                    function=word.name,
+                )
+
+
+def complete(part: pd.DataFrame, named: Sequence[str], own: Mapping[str, Callable]) -> Table | None:
+    """The columns that a formula names in the rows without missing values; None if there are none."""
+    frame = part[list(named)]
+    frame = frame[~frame.isna().any(axis=1)]
+    return read_table(frame, named)._replace(functions=own) if len(frame) else None
+
+
+def survey_part(
+    named: Sequence[str],
+    units: Sequence[Unit],
+    counted: frozenset[str],
+    own: Mapping[str, Callable],
+    part: pd.DataFrame,
+) -> Survey:
+    """The survey of one partition; `counted` are columns of numbers that enter as categories."""
+    gaps = part[list(named)].isna()
+    dropped = int(gaps.any(axis=1).sum())
+    missing = {str(name): int(count) for name, count in gaps.sum().items() if count}
+    table = complete(part, named, own)
+    if table is None:
+        return Survey(len(part), dropped, missing, {}, pd.DataFrame(columns=list(named)))
+    grouped = {name for unit in units for name in unit}
+    alone = [
+        (name,)
+        for name in named
+        if name not in grouped and (name in counted or is_text(table.frame[name]))
+    ]
+    labels = {unit: table.frame[list(unit)].drop_duplicates() for unit in [*units, *alone]}
+    return Survey(len(part), dropped, missing, labels, table.frame.iloc[:SAMPLE])
+
+
+def merge(surveys: Sequence[Survey]) -> Survey:
+    """The survey of all."""
+    there = [found for found in surveys if len(found.sample)]
+    missing: dict[str, int] = {}
+    for found in surveys:
+        for name, count in found.missing.items():
+            missing[name] = missing.get(name, 0) + count
+    units = dict.fromkeys(unit for found in there for unit in found.labels)
+    labels = {
+        unit: _joined(
+            [found.labels[unit] for found in there if unit in found.labels]
+        ).drop_duplicates(ignore_index=True)
+        for unit in units
+    }
+    sample = _joined([found.sample for found in there]) if there else pd.DataFrame()
+    rows, dropped = sum(found.rows for found in surveys), sum(found.dropped for found in surveys)
+    return Survey(rows, dropped, missing, labels, sample)
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames one below the other, categories in the order of the first that has them."""
+    columns = {}
+    for name in frames[0]:
+        parts = [frame[name] for frame in frames]
+        if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
+            columns[name] = pd.Series(pd.api.types.union_categoricals(parts))
+        else:
+            columns[name] = pd.concat(
+                [part.astype(object) if is_text(part) else part for part in parts],
+                ignore_index=True,
+            )
+    return pd.DataFrame(columns)
+
+
+def check(found: Survey, missing: str) -> None:
+    """Refuse a table without rows, and missing values unless they are to be dropped."""
+    if missing not in ("error", "drop"):
+        raise InvalidModel(f"missing={missing!r} must be 'error' or 'drop'.")
+    if not found.rows:
+        raise InvalidData("The data have no rows; at least one is needed.", value=0)
+    if found.dropped and missing == "error":
+        listed = "; ".join(f"column '{name}', {n:,} values" for name, n in found.missing.items())
+        raise InvalidData(
+            f"{found.dropped:,} of {found.rows:,} rows "
+            f"{'has' if found.dropped == 1 else 'have'} missing values: {listed}. {DROP_THEM}",
+            column=next(iter(found.missing)),
+            rows=found.dropped,
+        )
+    if found.dropped == found.rows:
+        raise InvalidData(
+            f"Every one of the {found.rows:,} rows has a missing value in a column of the formula ("
+            + ", ".join(f"'{name}'" for name in found.missing)
+            + "), so that none is left; fill them in or leave a column out.",
+            value=found.rows,
+        )
+
+
+def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
+    """A table with every label: groups are shifted against each other, so that none look alike."""
+    length = max([2, *(len(labels) for labels in found.labels.values())])
+    blocks = 1 + len(units)
+    step = np.arange(length)
+    columns: dict[str, pd.Series] = {}
+    at = np.resize(np.arange(len(found.sample)), blocks * length)
+    for name in found.sample:
+        columns[name] = found.sample[name].iloc[at].reset_index(drop=True)
+    for unit, labels in found.labels.items():
+        shift = units.index(unit) + 1 if unit in units else 0
+        place = [(step + (block == shift)) % len(labels) for block in range(blocks)]
+        for name in unit:
+            columns[name] = labels[name].iloc[np.concatenate(place)].reset_index(drop=True)
+    return pd.DataFrame(columns)
+
+
+def counted_columns(
+    formula: Formula, known: list[str], own: Mapping[str, Callable]
+) -> frozenset[str]:
+    """Columns of texts that make categories of numbers, C(x)."""
+    texts = [formula.fixed, *(bar.lhs for bar in formula.bars)]
+    return frozenset(
+        name
+        for text in texts
+        if any(word.called and word.name == "C" for word in words(text))
+        for name in _within_brackets(text, known, own)
+    )
+
+
+def _within_brackets(text: str, known: list[str], own: Mapping[str, Callable]) -> list[str]:
+    """The columns inside the brackets of C(…)."""
+    found = []
+    for word in words(text):
+        if word.called and word.name == "C":
+            depth, end = 0, len(text)
+            for i in range(text.index("(", word.at), len(text)):
+                depth += (text[i] == "(") - (text[i] == ")")
+                if not depth:
+                    end = i
+                    break
+            found += named_columns(text[word.at + 2 : end].split(",")[0], known, own=own)
+    return found

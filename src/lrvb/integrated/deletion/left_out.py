@@ -1,0 +1,80 @@
+"""The door: what leaving blocks of rows out takes from the density, whatever was summed out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import InvalidModel
+from ..crossed import Crossed
+from ..factor import Factor
+from ..fixed import Fixed
+from ..gaussian import Gaussian
+from ..inside import Inside
+from ..nested import Nested
+from ..normal import Normal
+from ..regression import Regression
+from ..terms import Term
+from .blocks import Blocks
+from .gaussian import without_blocks
+from .nested import without_nested
+from .nodes import without_levels
+from .rows import without_normal_rows, without_rows
+
+DENSE = 64  # coefficients beside the largest factor's, up to which blocks of rows can be taken out
+
+
+class LeftOut(NamedTuple):
+    """Of n points and blocks: log p(y_b | y_−b, θ) (n, B); E[β | y_−b, θ] − E[β | y, θ] (n, B, p).
+
+    The last is None where β is part of θ, or was not asked for.
+    """
+
+    log_p: np.ndarray
+    moved: np.ndarray | None = None
+
+
+def leave_out(
+    inside: Normal | Inside,
+    rows: Regression,
+    terms: Sequence[Term],
+    theta: np.ndarray,
+    blocks: Blocks,
+    moved: bool = False,
+) -> LeftOut:
+    """What blocks take from the density at n points θ; terms are in θ's order."""
+    if isinstance(inside, Normal):
+        if blocks.single:
+            return LeftOut(*without_normal_rows(inside, theta, blocks, moved))
+        return LeftOut(*without_blocks(_dense(inside), theta, blocks, moved))
+    if isinstance(inside, Factor | Crossed):
+        return LeftOut(without_levels(inside, rows, terms, theta, blocks))
+    if isinstance(inside, Nested):
+        return LeftOut(without_nested(inside, rows, theta, blocks))
+    if blocks.single or isinstance(inside, Fixed):
+        each = without_rows(inside, rows, terms, theta, blocks.rows)
+        return LeftOut(
+            np.add.reduceat(each, np.flatnonzero(np.diff(blocks.of, prepend=-1)), axis=1)
+        )
+    raise InvalidModel(
+        "Groups of rows cannot be left out of this model without fits of their own; single rows can."
+    )
+
+
+def _dense(inside: Normal) -> Gaussian:
+    """The same model with a dense matrix of all but the largest factor."""
+    if isinstance(inside, Gaussian):
+        return inside
+    sizes: dict[int, int] = {}
+    for term in inside.terms:
+        sizes[id(term.codes)] = sizes.get(id(term.codes), 0) + term.levels * term.q
+    beside = inside.rows.p + sum(sizes.values()) - max(sizes.values(), default=0)
+    if beside > DENSE:
+        raise InvalidModel(
+            f"Leaving out groups of rows needs dense matrices of {beside} coefficients, those beside the "
+            f"largest factor's; up to {DENSE} are worth their time. Leave out rows, or fit again "
+            "without a group."
+        )
+    return Gaussian(inside.rows, inside.terms, inside.residual)

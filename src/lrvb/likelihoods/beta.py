@@ -1,0 +1,98 @@
+"""Shares and proportions strictly between zero and one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, betaincinv, expit, gammaln, logit, psi, zeta
+
+from ..numerics.functions import NUMPY
+from .base import Likelihood, Refuse, require_varying
+from .dispersion import Dispersion
+from .gamma import precision_prior
+from .given import NOTHING, Given
+from .links import LOGIT
+
+
+class Beta(Likelihood):
+    """0 < y < 1 with mean μ = σ(η) and variance μ(1 − μ)/(1 + phi)."""
+
+    name, link, concave = "beta", LOGIT, False
+    dispersions = (Dispersion("phi", precision_prior),)
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log Γ(φ)/(Γ(a)Γ(b)) + (a − 1) log y + (b − 1) log(1 − y), a = μφ and b = (1 − μ)φ."""
+        phi = given["phi"]
+        log_up, log_down = -xp.logaddexp(0.0, -eta), -xp.logaddexp(0.0, eta)
+        a, b = phi * xp.exp(log_up), phi * xp.exp(log_down)
+        # log Γ(a) = log Γ(a + 1) − log a, which is a number wherever η is
+        value = xp.gammaln(phi + 0.0 * y) - xp.gammaln(a + 1.0) - xp.gammaln(b + 1.0)
+        value = value + log_up + log_down + 2 * xp.log(phi)
+        return value + (a - 1.0) * xp.log(y) + (b - 1.0) * xp.log1p(-y)
+
+    def constant(self, y: Any, given: Given = NOTHING) -> Any:
+        """−log y(1 − y)."""
+        return -np.log(y) - np.log1p(-y)
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """log φ²Γ(φ)/(Γ(a + 1)Γ(b + 1)) + log μ(1 − μ) + a logit y + φ log(1 − y)."""
+        phi = np.asarray(given["phi"], dtype=np.float64)
+        small = np.exp(-np.abs(eta))
+        log_both = -np.abs(eta) - 2 * np.log1p(small)
+        a = phi * (np.where(eta >= 0, 1.0, small) / (1 + small))
+        value = a * logit(y) - gammaln(a + 1.0) - gammaln(phi - a + 1.0) + log_both
+        return value + (gammaln(phi) + 2 * np.log(phi)) + phi * np.log1p(-y)
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """φd·r and (φd)²(ψ′(a) + ψ′(b)) − φd(1 − 2μ)r; d = μ(1 − μ), r = logit y − ψ(a) + ψ(b).
+
+        With ψ(a) = ψ(a + 1) − 1/a, so that φd/a = 1 − μ needs no division.
+        """
+        phi = np.asarray(given["phi"], dtype=np.float64)
+        up, down = expit(eta), expit(-eta)
+        a, b, d = phi * up, phi * down, phi * up * down
+        score = d * (logit(y) - psi(a + 1.0) + psi(b + 1.0)) + (down - up)
+        bend = d**2 * (zeta(2, a + 1.0) + zeta(2, b + 1.0)) + (down**2 + up**2)
+        return score, bend + (up - down) * score
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """μ(1 − μ)/(1 + phi)."""
+        return self.link.slope(eta) / (1 + given["phi"])
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The regularised incomplete beta function."""
+        phi = given["phi"]
+        return betainc(phi * expit(eta), phi * expit(-eta), np.clip(y, 0.0, 1.0))
+
+    def quantile(self, prob: Any, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Its inverse."""
+        phi = given["phi"]
+        return betaincinv(phi * expit(eta), phi * expit(-eta), prob)
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """A share for each mean."""
+        phi = given["phi"]
+        return rng.beta(phi * expit(eta), phi * expit(-eta))
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Numbers above 0 and below 1 that vary."""
+        bad = (y <= 0) | (y >= 1)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise refuse(
+                names["response"],
+                row,
+                y[row],
+                "is not between 0 and 1, where a beta response must be, both excluded",
+                "Divide percentages by 100; of exact zeros and ones, model apart whether they occur",
+            )
+        require_varying(names["response"], y)
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """The logit of the share, with its weight."""
+        return logit(y), given["phi"] * y * (1 - y)
+
+
+BETA = Beta()

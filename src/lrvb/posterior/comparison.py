@@ -1,0 +1,145 @@
+"""Models of the same rows compared by how well each predicts a row from all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidModel
+from .noted import noted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STEPS, _STILL = 20_000, 1e-9  # of the ascent to stacking's weights, and where it ends
+APART = 2.0  # standard errors from which on two models are told apart
+_FEW = 4.0  # of elpd: a difference below it is small whatever its standard error
+
+
+def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
+    """Fitted models ranked by their leave-one-out predictions, the best first.
+
+    `models` has names of your own for models with `loo()` (a `MixedModel`, a posterior of `lrvb.infer`, a
+    `GaussianMixture`), or tables of `loo()`. Columns: `elpd`, the sum of log p(y_i | y_−i); `difference`
+    from the best and its standard error `se`; `weight`, stacking's; `p_loo`; `n_bad`, the k_hats above
+    0.7; and `log_evidence` beside, where it is known. With `by` whole groups of rows are predicted.
+    """
+    import pandas as pd
+
+    if not isinstance(models, Mapping) or len(models) < 2:
+        raise InvalidModel(
+            "compare needs two models or more by names of your own, such as "
+            "compare({'with x': m1, 'without': m2})."
+        )
+    tables = {str(name): _left_out(name, model, by) for name, model in models.items()}
+    _require_same_rows(tables)
+    each = {
+        name: table["elpd"].to_numpy() * table.get("weight", 1.0) for name, table in tables.items()
+    }
+    points = np.column_stack([np.asarray(part, dtype=float) for part in each.values()])
+    best = int(points.sum(0).argmax())
+    away = points - points[:, [best]]
+    result = pd.DataFrame(
+        {
+            "elpd": points.sum(0),
+            "difference": away.sum(0),
+            "se": np.sqrt(len(points)) * away.std(axis=0, ddof=1),
+            "weight": stacking(points),
+            "p_loo": [table.attrs["p_loo"] for table in tables.values()],
+            "n_bad": [table.attrs["n_bad"] for table in tables.values()],
+            "log_evidence": [log_evidence(model) for model in models.values()],
+        },
+        index=pd.Index(list(tables), name="model"),
+    )
+    result = result.sort_values("elpd", ascending=False, kind="stable")
+    return noted(result, _sentence(result))
+
+
+def stacking(points: np.ndarray) -> np.ndarray:
+    """Weights w (K,) on the simplex that maximise Σ_i log Σ_k w_k exp(points_ik), by EM, which rises always.
+
+    Y. Yao, A. Vehtari, D. Simpson and A. Gelman, Bayesian Analysis 13 (2018).
+    """
+    p = np.exp(points - points.max(1, keepdims=True))
+    w = np.full(points.shape[1], 1 / points.shape[1])
+    for _ in range(_STEPS):
+        again = w * (p / (p @ w)[:, None]).mean(0)
+        still = np.abs(again - w).max() < _STILL
+        w = again
+        if still:
+            break
+    return w / w.sum()
+
+
+def log_evidence(model: Any) -> float:
+    """log p(y), where the model knows it; a flat prior leaves it without a meaning."""
+    found = getattr(model, "log_evidence_", None)
+    if found is None:
+        certificate = getattr(getattr(model, "posterior_", model), "certificate", None)
+        found = getattr(certificate, "log_evidence", None)
+    priors = getattr(model, "priors_", None)
+    if found is None or (priors is not None and not np.all(np.isfinite(priors.sd))):
+        return float("nan")
+    return float(found)
+
+
+def _left_out(name: Any, model: Any, by: Any) -> pd.DataFrame:
+    """The table of a model."""
+    import pandas as pd
+
+    if isinstance(model, pd.DataFrame) and "elpd" in model and "elpd_loo" in model.attrs:
+        return model
+    answering = model if hasattr(model, "loo") else getattr(model, "posterior_", None)
+    if answering is None or not hasattr(answering, "loo"):
+        raise InvalidModel(
+            f"{name!r} is a {type(model).__name__}, which has no loo(); give fitted models, posteriors, or "
+            "tables of loo()."
+        )
+    if by is None:
+        table: pd.DataFrame = answering.loo()
+        return table
+    try:
+        table = answering.loo(by=by)
+    except TypeError:
+        raise InvalidModel(
+            f"{name!r} leaves out rows, not groups; compare it without by=, or give MixedModels."
+        ) from None
+    return table
+
+
+def _require_same_rows(tables: dict[str, pd.DataFrame]) -> None:
+    """Densities of other rows, or of another response, cannot be compared."""
+    (first, table), *others = tables.items()
+    for name, other in others:
+        if len(other) != len(table):
+            raise InvalidModel(
+                f"'{first}' has {len(table)} rows and '{name}' {len(other)}; predictions of different rows "
+                "cannot be compared. Fit both to the rows that neither has missing."
+            )
+        if list(other.index) != list(table.index):
+            raise InvalidModel(
+                f"'{first}' and '{name}' have rows with different labels; predictions of different rows "
+                "cannot be compared. Fit both to one table."
+            )
+        seen, here = table.attrs.get("response"), other.attrs.get("response")
+        if seen is not None and here is not None and seen != here:
+            raise InvalidModel(
+                f"'{first}' and '{name}' have different responses (or one of them on another scale), whose "
+                "densities cannot be compared."
+            )
+
+
+def _sentence(result: pd.DataFrame) -> str:
+    first, second = result.index[:2]
+    difference, se = -float(result["difference"].iloc[1]), float(result["se"].iloc[1])
+    if difference > max(APART * se, _FEW):
+        said = f"'{first}' predicts better than '{second}' by {difference:.1f} (standard error {se:.1f})."
+    else:
+        said = f"'{first}' and '{second}' are not told apart: {difference:.1f} with standard error {se:.1f}."
+    said += " Weights are those of stacking."
+    bad = [f"{int(n)} of '{name}'" for name, n in result["n_bad"].items() if n]
+    if bad:
+        said += f" k_hat is above 0.7 for {', '.join(bad)}: those elpd are not reliable."
+    return said

@@ -1,0 +1,157 @@
+"""A Dask DataFrame gives the answer of its rows in memory, and they stay in their partitions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dask
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+
+N = 900
+NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
+FORMULAS = [
+    "y ~ x + c + (1|g)",
+    "log(w) ~ x*c + offset(o) + (1 + x|g)",
+    "y ~ C(k) + (1|g) + (1|h)",
+    "w ~ x + (1|g)",
+]
+
+
+def table(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    g, h = rng.integers(0, 25, n), rng.integers(0, 8, n)
+    x, o = 100 + 3 * rng.normal(size=n), rng.normal(size=n)
+    c, k = rng.choice(["a", "b", "c"], n), rng.integers(1, 4, n)
+    y = 5 + 0.3 * x + (c == "b") + rng.normal(size=25)[g] + 0.5 * rng.normal(size=8)[h]
+    y = y + rng.normal(size=n)
+    columns = {"y": y, "w": np.exp((y + o) / 9), "x": x, "o": o, "c": c, "k": k, "g": g, "h": h}
+    data = pd.DataFrame(columns)
+    data.loc[[5, 700], "x"] = np.nan
+    return data.assign(g=pd.Categorical(data.g.astype(str)))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return table()
+
+
+@pytest.fixture(scope="module", params=FORMULAS)
+def pair(request, data):
+    """The same model of rows in memory and of rows in seven partitions, one of them without rows."""
+    family = "lognormal" if request.param.startswith("w") else "gaussian"
+    here = lrvb.MixedModel(request.param, family, missing="drop").fit(data)
+    parts = dd.from_delayed(
+        [dask.delayed(data.iloc[a:b]) for a, b in ((0, 100), (100, 100), (100, 600), (600, N))],
+        meta=data.iloc[:0],
+    )
+    return here, lrvb.MixedModel(request.param, family, missing="drop").fit(parts)
+
+
+def test_the_answer_is_that_of_rows_in_memory(pair):
+    """Sums in another order: rounding alone, some 1e-12 of them, sets the answers apart."""
+    here, there = pair
+    A, B = here.summary(), there.summary()
+    assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=1e-8)
+    assert list(A.verdict) == list(B.verdict)
+    assert_allclose(there.log_evidence_, here.log_evidence_, atol=1e-8)
+    assert (there.n_rows_, there.dropped_) == (here.n_rows_, here.dropped_)
+    assert here.priors_.table().index.equals(there.priors_.table().index)
+    levels, expected = there.ranef(), here.ranef()
+    for name in ("mean", "sd", "lower", "upper"):
+        assert_allclose(levels[name], expected[name], rtol=0, atol=1e-7)
+
+
+def test_predictions_are_those_of_rows_in_memory(pair, data):
+    here, there = pair
+    rows = data.dropna().head(12)
+    assert_allclose(
+        there.predict(rows, interval=0.9), here.predict(rows, interval=0.9), rtol=0, atol=1e-7
+    )
+
+
+def test_the_rows_were_not_brought_together(pair):
+    """No more rows than columns for each cell; asking for those of the fit is refused."""
+    _, there = pair
+    with pytest.raises(lrvb.InvalidData, match="map_partitions"):
+        there.predict()
+    if len(there.design_.factors) == 1:
+        most = 25 * (2 + len(there.design_.names) + len(there.design_.terms[0].coefficients))
+        assert len(there.design_.reduced.y) <= most < N
+
+
+def load(data: pd.DataFrame, number: int, folder: str) -> pd.DataFrame:
+    """A partition; one of them ends the worker that reads it for the second time."""
+    before = len(list(Path(folder).glob(f"{number}-*")))
+    Path(folder, f"{number}-{before}").touch()
+    if (number, before) == (2, 1):
+        os._exit(1)
+    return data
+
+
+def test_a_lost_worker_changes_nothing(data, tmp_path):
+    data = data.assign(g=data.g.astype(str)).dropna()
+    here = lrvb.MixedModel("y ~ x + (1|g)").fit(data).summary()
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        pieces = [data.iloc[i::3] for i in range(3)]
+        lazy = [dask.delayed(load)(piece, i, str(tmp_path)) for i, piece in enumerate(pieces)]
+        there = lrvb.MixedModel("y ~ x + (1|g)").fit(dd.from_delayed(lazy, meta=data.iloc[:0]))
+        there = there.summary()
+    assert "2-2" in {path.name for path in tmp_path.iterdir()}  # it was read again elsewhere
+    assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
+
+
+def frame(data):
+    return dd.from_pandas(data, npartitions=3)
+
+
+def test_missing_values_are_counted(data):
+    with pytest.raises(lrvb.InvalidData, match=r"2 of 900 rows have missing.*'x', 2 values"):
+        lrvb.MixedModel("y ~ x + (1|g)").fit(frame(data))
+    with pytest.raises(lrvb.InvalidData, match="Every one of the 900 rows"):
+        lrvb.MixedModel("y ~ x + (1|g)", missing="drop").fit(frame(data.assign(x=np.nan)))
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "match"),
+    [
+        ("y ~ scale(x) + (1|g)", {}, r"scale\(…\).*ddf\.assign"),
+        (
+            "y ~ x + z + (1|g)",
+            {"z": lambda d: 2 * d.x + 1},
+            "is an exact combination of 'Intercept'",
+        ),
+        ("y ~ z + (1|g)", {"z": 3.0}, "'z' is the same in every row"),
+        ("y ~ 1 + (1|g) + (1|z)", {"z": lambda d: "_" + d.g.astype(str)}, "in the same way"),
+        ("y ~ 1 + (1|z)", {"z": np.arange(N)}, "one row for each level"),
+        ("y ~ 1 + (1|z)", {"z": "one"}, "single level 'one'"),
+        ("y ~ q + (1|g)", {}, "no column 'q'"),
+        ("y ~ h + (1|g)", {"h": np.inf}, "infinite"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(data, formula, change, match):
+    with pytest.raises(lrvb.LrvbError, match=match):
+        lrvb.MixedModel(formula).fit(frame(data.fillna({"x": 0.0}).assign(**change)))
+
+
+def test_other_responses_are_gathered_while_they_are_few(data, monkeypatch):
+    counts = data.dropna().assign(n=lambda d: np.rint(np.abs(d.o)))
+    model = lrvb.MixedModel("n ~ 1 + (1|h)", family="poisson")
+    with pytest.warns(lrvb.RowsGathered, match="898 rows"):
+        there = model.fit(frame(counts)).summary()
+    assert_allclose(there[NUMBERS], model.fit(counts).summary()[NUMBERS])
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    with pytest.raises(lrvb.InvalidModel, match=r"all 898 rows.*compute"):
+        model.fit(frame(counts))

@@ -1,0 +1,152 @@
+"""What blocks take from the density is the difference of two densities: with them, and without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from integrated.small import HALF_T, dispersion, regression
+from lrvb.integrated.choice import choose
+from lrvb.integrated.crossed import Crossed
+from lrvb.integrated.deletion.blocks import blocks_of
+from lrvb.integrated.deletion.left_out import leave_out
+from lrvb.integrated.fixed import Fixed
+from lrvb.integrated.gaussian import Gaussian
+from lrvb.integrated.levels import Levels
+from lrvb.integrated.nested import Nested
+from lrvb.integrated.slopes import Slopes
+from lrvb.integrated.terms import Term
+from lrvb.prior import LKJ
+
+N = 40
+RNG = np.random.default_rng(3)
+X = np.column_stack([np.ones(N), RNG.standard_normal(N)])
+G = np.sort(RNG.integers(0, 9, N))  # levels of few rows and of many
+H = RNG.integers(0, 4, N)
+INNER = G * 3 + RNG.integers(0, 3, N)
+INNER = np.unique(INNER, return_inverse=True)[1]
+ONE = np.ones((N, 1))
+BY = {"rows": np.arange(N), "levels": G, "others": H, "any": RNG.integers(0, 7, N)}
+
+
+def _term(codes, R=ONE, **more):
+    sds = (HALF_T,) * R.shape[1]
+    return Term(codes, R, int(codes.max()) + 1, sds, **more)
+
+
+def _without(rows, terms, keep):
+    parts = []
+    for term in terms:
+        levels, codes = np.unique(term.codes[keep], return_inverse=True)
+        parts.append(term.on(keep, codes, len(levels)))
+    return rows.take(keep), parts
+
+
+def _points(base, n=4):
+    rng = np.random.default_rng(0)
+    return base + 0.3 * rng.standard_normal((n, len(base)))
+
+
+def _glmm(kind, family):
+    eta = 0.5 + 0.6 * X[:, 1] + RNG.standard_normal(9)[G]
+    rows = regression(family, eta, X)
+    tail = dispersion(family)
+    if kind == "fixed":
+        return rows, [], lambda r, t: Fixed(r), [0.4, 0.5, *tail]
+    if kind == "levels":
+        return rows, [_term(G)], lambda r, t: Levels(r, t[0]), [0.4, 0.5, -0.2, *tail]
+    if kind == "slopes":
+        terms = [_term(G, X.copy(), correlations=LKJ(2.0))]
+        return rows, terms, Slopes, [0.4, 0.5, -0.2, -0.6, 0.2, *tail]
+    if kind == "nested":
+        terms = [_term(G), _term(INNER)]
+        return rows, terms, lambda r, t: Nested(r, *t), [0.4, 0.5, -0.2, -0.6, *tail]
+    terms = [_term(H), _term(G)]  # as θ has them: the small factor's levels are drawn
+    start = [0.4, 0.5, 0.2, -0.3, 0.1, 0.0, -0.4, -0.2, *tail]
+    return rows, terms, lambda r, t: Crossed(r, t[1], t[0]), start
+
+
+def _differences(make, rows, terms, theta, codes):
+    whole = make(rows, terms).log_density(theta)
+    parts = []
+    for b in range(codes.max() + 1):
+        keep = np.flatnonzero(codes != b)
+        if isinstance(make(rows, terms), Crossed):  # a level without rows is drawn all the same
+            again = make(
+                rows.take(keep), [terms[0].on(keep), _without(rows, terms[1:], keep)[1][0]]
+            )
+        else:
+            again = make(*_without(rows, terms, keep))
+        parts.append(whole - again.log_density(theta))
+    return np.column_stack(parts)
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        ("fixed", "negbinomial"),
+        ("levels", "poisson"),
+        ("levels", "negbinomial"),
+        ("slopes", "bernoulli"),
+        ("nested", "poisson"),
+        ("nested", "negbinomial"),
+        ("crossed", "bernoulli"),
+    ],
+)
+def test_blocks_of_levels_summed_out(kind, family, by):
+    """log p(y, θ) − log p(y_−b, θ), to the nodes' tolerance."""
+    rows, terms, make, start = _glmm(kind, family)
+    theta = _points(np.array(start), 3)
+    inside = make(rows, terms)
+    inside.choose_nodes(theta)
+    codes = BY[by]
+    blocks = blocks_of(codes, np.arange(codes.max() + 1))
+    found = leave_out(inside, rows, terms, theta, blocks).log_p
+    assert_allclose(found, _differences(make, rows, terms, theta, codes), atol=5e-3)
+
+
+def _gaussian(crossed):
+    y = 1 + X[:, 1] + RNG.standard_normal(9)[G] + 0.5 * RNG.standard_normal(N)
+    rows = regression("poisson", np.zeros(N), X)
+    rows = type(rows).independent(
+        rows.likelihood, (y,), X, rows.offset, np.array([0.2, 0.1]), np.full(2, 3.0)
+    )
+    terms = [_term(G, X.copy(), correlations=LKJ(2.0))]
+    if crossed:
+        terms.append(_term(H))
+    start = [-0.2, -0.6, 0.2, *([-0.3] if crossed else []), -0.6]
+    return rows, terms, lambda r, t: Gaussian(r, t, HALF_T), start
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["one factor", "crossed", "none"])
+@pytest.mark.parametrize("by", BY)
+def test_gaussian_blocks(by, kind, weighted):
+    """Exact, and so is β's mean without the block, also of rows that count more than once."""
+    rows, terms, make, start = _gaussian(kind == "crossed")
+    if kind == "none":
+        terms, start = [], start[-1:]
+    if weighted:
+        rows = rows.weighted(RNG.integers(1, 4, N).astype(float))
+    theta, codes = _points(np.array(start)), BY[by]
+    inside = make(rows, terms)
+    blocks = blocks_of(codes, np.arange(codes.max() + 1))
+    found = leave_out(inside, rows, terms, theta, blocks, moved=True)
+    exact = _differences(make, rows, terms, theta, codes)
+    assert_allclose(found.log_p, exact, rtol=1e-7, atol=1e-7)
+    for b in (0, codes.max()):
+        again = make(*_without(rows, terms, np.flatnonzero(codes != b)))
+        moved = again.beta(theta)[0] - inside.beta(theta)[0]
+        assert_allclose(found.moved[:, b], moved, rtol=1e-6, atol=1e-8)
+
+
+def test_some_blocks_in_any_order():
+    """Blocks that were chosen come in their order."""
+    rows, terms, make, start = _glmm("levels", "poisson")
+    inside, theta = make(rows, terms), _points(np.array(start))
+    whole = leave_out(inside, rows, terms, theta, blocks_of(G, np.arange(9))).log_p
+    some = leave_out(inside, rows, terms, theta, blocks_of(G, np.array([7, 2]))).log_p
+    assert_allclose(some, whole[:, [7, 2]], rtol=1e-10)
+    assert choose(rows, terms).inside.level_sums(theta, np.array([2])).shape == (4, 1)
