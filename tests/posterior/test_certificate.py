@@ -157,6 +157,32 @@ def test_a_budget_is_kept_and_what_it_leaves_open_is_doubtful(monkeypatch):
     assert "other modes" in few.summary()["why"].iloc[0]
 
 
+class Rates(lrvb.Model):
+    """120 gamma posteriors of rates, whose shapes are 50."""
+
+    global_blocks = {"rate": lrvb.Gamma(batch=120)}
+
+    def global_term(self, m):
+        return jnp.sum(49 * m.rate.log_x - 25 * m.rate.x)
+
+
+def test_a_hundred_parameters_within_a_budget():
+    """Confirmed where draws can do it; with fewer than that takes, honestly doubtful."""
+    certifier = lrvb.infer(Rates(), None, certify=False)._certifier
+    assert Target(certifier.response).size == 120
+    short = certifier.certify(1024, passes=128)
+    assert len(short.weights) <= 128
+    assert {verdict for verdict, _ in short.verdicts} <= {"doubtful", "do not trust"}
+    found = certifier.certify(4096, passes=4096, starts=0)
+    table = found.summary()
+    error = table["sd"] / np.sqrt(2 * found.ess)
+    exact = np.where([name.startswith("log") for name in table.index], np.nan, np.sqrt(50) / 25)
+    known = np.isfinite(exact)
+    assert (np.abs(table["sd"] - exact)[known] < 5 * error[known]).all()
+    assert (table["verdict"] == "trust").mean() > 0.5
+    assert "do not trust" not in set(table["verdict"])
+
+
 def test_progress_counts_the_draws(capsys):
     """A bar on the standard error stream."""
     regression()._certifier.certify(1024, progress=True)

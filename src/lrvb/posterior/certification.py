@@ -25,7 +25,7 @@ from .certificate import Certificate, require_whole
 from .estimate import Estimate
 from .quick_verdict import not_known, quick_verdicts, rows_for
 from .starts import STARTS, look_around
-from .tails import far_indices
+from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
 from .verdicts import K_HAT, R_HAT
@@ -117,7 +117,11 @@ class Certifier:
 
     def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
         """Tail indices of the named quantities beyond the draws, where that costs little."""
-        if target.size > MOST or self.units is not None or not purse.allows(8 * target.size):
+        if (
+            target.size > MOST
+            or self.units is not None
+            or not purse.allows(max(SEVERAL, 8 * target.size))
+        ):
             return None
         return far_indices(target)[list(self.estimate.index.values())]
 

@@ -9,6 +9,7 @@ from ..numerics.pareto import smooth
 from .target import Target
 
 NEAR, FAR = 20.0, 40.0  # sds from the center between which the fall is measured
+SEVERAL = 65  # points from which the program of the draws is used, and none compiled
 GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
 
 
@@ -24,8 +25,9 @@ def far_indices(target: Target) -> np.ndarray:
     steps = np.array([NEAR / 1.01, NEAR * 1.01, FAR / 1.01, FAR * 1.01])
     u = target.center + steps[:, None, None] * rays
     points = u.reshape(-1, target.size)
+    more = np.repeat(target.center[None], max(0, SEVERAL - len(points)), axis=0)
     with np.errstate(all="ignore"):
-        log_p = target(points).reshape(4, -1)
+        log_p = target(np.concatenate([points, more]))[: len(points)].reshape(4, -1)
         away = np.abs(target.statistics(points) - target.statistics(target.center[None]))
         log_x = np.log(away).reshape(4, len(rays), -1)
         grown = (log_x[2] + log_x[3] - log_x[0] - log_x[1]) / 2
