@@ -114,4 +114,4 @@ PARTS = {"normal-poisson": counts, "mixture": mixtures, "digits": images}
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for part in sys.argv[1:] or PARTS:
-        print(PARTS[part]().round(3).to_markdown(index=False))
+        print(PARTS[part]().round(3).to_string(index=False))
