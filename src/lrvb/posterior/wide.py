@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class WidePosterior:
     """Means of all quantities, and linear-response sds and covariances of those that are asked for.
 
-    No matrix of all coordinates is ever formed: each quantity costs one solve. `narrow` gives a `Posterior` of a
-    few, for draws and files.
+    No matrix of all coordinates is ever formed: each quantity costs one solve. `narrow` gives a `Posterior`
+    of a few, for draws and files.
     """
 
     def __init__(self, fit: Fit):
