@@ -64,6 +64,25 @@ def test_it_works_without_options(table, monkeypatch, tmp_path, capsys):
     assert (tmp_path / "visits-mixed" / "index.html").exists()
 
 
+def test_the_page_of_a_check(table, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["mixed", "y ~ x + (1|g)", str(table), "--check"]) == 0
+    found = pd.read_csv(tmp_path / "visits-mixed" / "check.csv", index_col="what")
+    assert {"convergence", "priors", "rows", "predictive check"} <= set(found.index)
+    page = (tmp_path / "visits-mixed" / "index.html").read_text(encoding="utf-8")
+    assert "How far to believe it" in page
+
+
+def test_a_regression_has_no_page_of_levels(table, monkeypatch, tmp_path, capsys):
+    """Nor a table of standard deviations, where there are none."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--family", "poisson", "--weights", "n"]
+    assert main(["mixed", "count ~ x", str(table), *options]) == 0
+    found = {path.name for path in (tmp_path / "visits-mixed").iterdir()}
+    assert "fixed.csv" in found
+    assert not {"random.csv", "ranef.csv"} & found
+
+
 def test_help_fits_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
@@ -80,7 +99,8 @@ def test_what_is_refused(table, capsys, tmp_path, monkeypatch):
     assert "factorization='full'" in refused(capsys, good, table, "--factorization", "full")
     assert "missing='skip'" in refused(capsys, good, table, "--missing", "skip")
     assert "no column 'k'" in refused(capsys, "y ~ x + (1|k)", table)
-    assert "no random effects" in refused(capsys, "y ~ x", table)
+    assert "no effects at all" in refused(capsys, "y ~ 0", table)
+    assert "no column 'k'" in refused(capsys, good, table, "--weights", "k")
     assert "missing values" in refused(capsys, "y ~ gap + (1|g)", table)
     assert "is a file" in refused(capsys, good, table, "--out", table)
     assert "required: formula, data.csv" in refused(capsys)

@@ -15,13 +15,18 @@ from lrvb.likelihoods import (
     BINOMIAL,
     GAMMA,
     GAUSSIAN,
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
     LOG,
     LOGNORMAL,
     NEGATIVE_BINOMIAL,
     POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
     Bernoulli,
     Binomial,
     Likelihood,
+    Student,
 )
 
 SKELETON = Path(__file__).resolve().parents[2] / "docs" / "skeletons" / "likelihood.py"
@@ -90,6 +95,14 @@ SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE, (0.15,)),
+    LikelihoodCase(
+        ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE, (0.0,)
+    ),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE, (0.31,)),
+    LikelihoodCase(
+        HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE, (0.0,)
+    ),
     LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
     LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
     LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),
@@ -102,6 +115,10 @@ SHIPPED = [
     ),
     LikelihoodCase(GAMMA, COUNTS / 10 + 0.1, ETA, {"shape": 3.7}, ABOVE, (0.0, 0.15, 1.0)),
     LikelihoodCase(LOGNORMAL, COUNTS / 10 + 0.1, ETA, {"residual": 0.4}, ABOVE),
+    LikelihoodCase(
+        Student(), ETA + COUNTS / 40, ETA, {"sigma": 0.7, "df": 30.0}, sds=(0.0, 0.15, 1.0)
+    ),
+    LikelihoodCase(Student(df=25), ETA + COUNTS / 40, ETA, {"sigma": 0.7}, sds=(0.0,)),
     LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [

@@ -236,7 +236,8 @@ def expectations(case: LikelihoodCase, row: int, sd: float) -> list[float]:
 class MpmathFunctions:
     """The functions of log p to 40 digits."""
 
-    exp, log, log1p = staticmethod(mp.exp), staticmethod(mp.log), staticmethod(mp.log1p)
+    exp, log, expm1 = staticmethod(mp.exp), staticmethod(mp.log), staticmethod(mp.expm1)
+    log1p = staticmethod(mp.log1p)
     gammaln, minimum, maximum = staticmethod(mp.loggamma), staticmethod(min), staticmethod(max)
 
     @staticmethod
@@ -345,7 +346,10 @@ def test_good_data_are_accepted(case):
 
 @every_case
 def test_free_sides_are_where_log_p_never_falls(case):
-    """Beyond ±30 log p does not fall along a free side, and falls on both sides of a bound row."""
+    """Beyond ±30 log p does not fall along a free side, and falls on both sides of a bound row.
+
+    Of a row that is bounded on both sides it is constant there.
+    """
     sides = case.likelihood.free_sides(case.y, case.given)
     if sides is None and case.likelihood.discrete:
         return  # it says nothing
@@ -359,6 +363,7 @@ def test_free_sides_are_where_log_p_never_falls(case):
     sign, bound = (np.ones(len(case.y)), np.full(len(case.y), True)) if sides is None else sides
     assert_allclose(up & down, bound)
     assert (np.where(sign > 0, ~up, ~down) | bound).all()
+    assert not ((up | down) & (sign == 0) & ~bound).any()
 
 
 # ---- names ----------------------------------------------------------------------------------

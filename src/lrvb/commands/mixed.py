@@ -50,6 +50,14 @@ def add(subparsers: Any) -> None:
         help="error, or drop to leave out rows with missing values (default: error)",
     )
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="a section of the page on how far the answer can be believed: priors, groups, replicated data",
+    )
+    parser.add_argument(
+        "--weights", metavar="COLUMN", help="how often each row counts (default: once)"
+    )
+    parser.add_argument(
         "--separator", default=",", metavar="S", help="between columns (default: a comma)"
     )
     parser.add_argument(
@@ -68,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         factorization=options.factorization,
         missing=options.missing,
         progress=True,
+        weights=options.weights,
     )
     data = read_csv(options.data, options.separator)
     require_plots()
@@ -98,7 +107,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
 
     _say("Writing tables and figures")
     summary = model.summary()
-    fixed = summary.loc[list(model.design_.names)]
+    fixed = summary.loc[model.design_.effects]
     random = summary.drop(index=fixed.index)
     tables = {"fixed": fixed}
     if len(random):
@@ -127,6 +136,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
             if len(random)
             else []
         ),
+        *(_checked(model, html, out) if options.check else []),
         html.section("Figures", figures),
         html.section("Priors", [html.table(priors)]),
     ]
@@ -140,6 +150,15 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
         body,
         f"lrvb {__version__}.",
     )
+
+
+def _checked(model: Any, html: Any, out: Path) -> list[str]:
+    """The page of `MixedModel.check`, which also goes to check.csv."""
+    _say("Checking priors, groups and replicated data")
+    findings = [(f.what, f.state, f.sentence) for f in model.check().findings]
+    found = pd.DataFrame(findings, columns=["what", "state", "sentence"]).set_index("what")
+    write_csv(found, out / "check.csv", "what")
+    return [html.section("How far to believe it", [html.table(found)])]
 
 
 def _readable(priors: pd.DataFrame) -> pd.DataFrame:

@@ -56,7 +56,9 @@ class Crossed:
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, levels 0, sds 1, dispersions at their start."""
         inner = self.levels.start()
-        return np.concatenate([inner[: self.p], self.small.start(1.0), inner[self.p :]])
+        return np.concatenate(
+            [inner[: self.p], self.small.start(self.levels.rows.unit), inner[self.p :]]
+        )
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""

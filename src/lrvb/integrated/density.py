@@ -39,6 +39,11 @@ class Density:
         return [kind for dispersion in self.dispersions for kind in dispersion.range.kinds]
 
     @property
+    def concave(self) -> bool:
+        """Whether a level's effects have one mode."""
+        return self.likelihood.concave
+
+    @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
         for base in type(self.likelihood).__mro__:

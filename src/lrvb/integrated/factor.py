@@ -16,6 +16,7 @@ import numpy as np
 
 from .coordinates import FREE, Kind
 from .exponents import Exponential
+from .frame import Frame, Look, find_window, reach, settle
 from .groups import gather, repeat
 from .inside import Drawn, Effects, Evaluated, Lines
 from .louis import louis
@@ -33,6 +34,11 @@ _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's
 _ROWS = 2.0**17  # rows × points at a time
 _REACH = 12.0  # |log sd| up to which double precision carries the sums
 _MARGIN = 1.05  # by which ends found at some points are moved outwards for others
+_MOVE = 1e-2  # of differences of means in θ
+_SCANNED = (
+    25,
+    15,
+)  # nodes an axis of the grids on which windows are found, of one effect and of two
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
@@ -84,6 +90,9 @@ class Factor(ABC):
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
+        # in place of modes where there may be several
+        concave = rows.likelihood.concave
+        self._frame = None if concave else Frame.nothing(self.G, self.q, self._center)
         self.drop = FAR if self.N < MANY else NEAR
         self._known = 0.0  # what the log density is off by at the center
         self._box: tuple[np.ndarray, np.ndarray] | None = None  # once chosen, (G, q) each
@@ -156,7 +165,7 @@ class Factor(ABC):
 
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, effects that move rows by about ½, dispersions at their start."""
-        spread = [term.start(0.5) for term in self.terms]
+        spread = [term.start(0.5 * self.rows.unit) for term in self.terms]
         return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
@@ -221,6 +230,9 @@ class Factor(ABC):
     def _learn(self, theta: np.ndarray) -> None:
         """How modes move with θ from the first point, and ends that suffice at all of them."""
         self._box, self.drop = None, NEAR
+        if self._frame is not None:
+            self._learn_frame(theta)
+            return
         step = 1e-3 * np.eye(len(theta[0]))
         points = np.vstack([theta[:1], theta[0] + step])
         rows, (precision, _) = self._rows_at(points), self._precision(points)
@@ -232,6 +244,53 @@ class Factor(ABC):
             ends = self._ends(point[None])
             low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
         self._box = low * _MARGIN, high * _MARGIN
+
+    def _learn_frame(self, theta: np.ndarray) -> None:
+        """The same where groups have no modes: moments, how they move, and windows around them."""
+        center, precision = theta[0], self._precision(theta[:1])[0][0]
+        ends = self._ends(theta[:1])
+        still = np.arange(self.p, self.p + self.k)
+        points = np.vstack([center, center + _MOVE * np.eye(len(center))])
+        means = np.empty((len(points), self.G, self.q))
+        for i, point in enumerate(points):
+            if i - 1 in still:  # the spread's own part is in closed form
+                means[i] = means[0]
+                continue
+            mean, cov = self._seen(self._sums(point[None], ends))
+            means[i] = mean
+            if not i:
+                frame = Frame.around(mean, cov, precision, center)
+        self._frame = frame.moving(means, _MOVE, precision)
+        low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
+        for point in theta:
+            sums, (precisions, _) = self._rows_at(point[None]), self._precision(point[None])
+            z, C = self._frame.at(point[None], precisions)
+            look, prior = (
+                self._look(sums, precisions),
+                np.linalg.cholesky(np.linalg.inv(precisions)),
+            )
+            found = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
+            low, high = np.minimum(low, found.low[0]), np.maximum(high, found.high[0])
+        self._box = low * _MARGIN, high * _MARGIN
+
+    def _seen(self, sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+        """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""
+        Z = self._nodes(sums.grid)[0]
+        P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
+        mean = np.einsum("gk,gki->gi", P, Z)
+        away = Z - mean[:, None]
+        return mean, np.einsum("gk,gki,gkj->gij", P, away, away, optimize=True)
+
+    def _look(self, sums: RowSums, precision: np.ndarray) -> Look:
+        """The log integrand at the nodes of windows. See: find_window."""
+        coarse = copy(self)
+        coarse.nodes = _SCANNED[self.q - 1]
+
+        def look(*window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            grid, f = coarse._heights(sums, precision, Ends(*window))
+            return f, coarse._nodes(grid)
+
+        return look
 
     def _modes(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
@@ -260,6 +319,9 @@ class Factor(ABC):
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
         if self._box is None:
             self._start, self._center = np.einsum("gk,gki->gi", P, Z), theta.copy()
+            if self._frame is not None:
+                precision = self._precision(theta[None])[0][0]
+                self._frame = Frame.around(*self._seen(sums), precision, theta.copy())
         counts, tail = self.groups.counts, theta[p + k :]
         S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
         first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
@@ -433,6 +495,8 @@ class Factor(ABC):
         here._start, here._moves = self._start[some], self._moves[some]
         if self._box is not None:
             here._box = self._box[0][some], self._box[1][some]
+        if self._frame is not None:
+            here._frame = self._frame.take(some)
         return here, place[group]
 
     # ---- parts ------------------------------------------------------------------------------
@@ -501,6 +565,12 @@ class Factor(ABC):
     def _ends(self, theta: np.ndarray) -> Ends:
         """Modes at n points, and ends as chosen or else searched for."""
         sums, (precision, _) = self._rows_at(theta), self._precision(theta)
+        if self._frame is not None:
+            z, C = self._frame.at(theta, precision)
+            if self._box is None:
+                prior = np.linalg.cholesky(np.linalg.inv(precision))
+                return Ends(*settle(self._look(sums, precision), z, C, prior, self.drop)[:4])
+            return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
         if self._box is None:
             z, C = self._modes(sums, precision, self._guess(theta), 0.05)
             return Ends(z, C, *self._search(sums, precision, z, C))

@@ -22,10 +22,13 @@ _TINY = np.finfo(float).tiny
 class Levels(Factor):
     """θ = (β, log sd, dispersions): the log density with the levels of one factor summed out."""
 
-    ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61, 81)
+    ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61, 81, 121, 161, 241)
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
-        super().__init__(rows, (term,), merge, nodes or (31 if len(term.codes) < MANY else 11))
+        first = 31 if len(term.codes) < MANY else 11
+        if not rows.likelihood.concave:
+            first *= 4  # until it is known how far bumps are apart
+        super().__init__(rows, (term,), merge, nodes or first)
 
     def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
         """The same sums of other rows and levels."""
@@ -35,12 +38,13 @@ class Levels(Factor):
     def _step(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """At most 1 and 2.5 sds."""
+        """At most one unit of η and 2.5 sds."""
         gradient, information = sums.slopes(z)
         curvature = np.maximum(information[..., 0], 0.0) + precision
         scale = 1 / np.sqrt(curvature)
         step = (gradient - precision * z) / curvature
-        step = np.clip(step, -1 - 2.5 * scale, 1 + 2.5 * scale)
+        most = self.rows.unit + 2.5 * scale
+        step = np.clip(step, -most, most)
         return step, np.abs(step / scale).max((1, 2), initial=0.0), scale[..., None]
 
     def _search(

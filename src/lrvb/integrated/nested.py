@@ -117,7 +117,7 @@ class Nested:
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
         tail = self.rows.dispersion_start()
-        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5)), tail])
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5 * self.rows.unit)), tail])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.
@@ -342,7 +342,7 @@ class Nested:
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Indices of points whose sds the grids can cover."""
-        sds = theta[:, self.p : self.p + 2]
+        sds = theta[:, self.p : self.p + 2] - np.log(self.rows.unit)
         return np.flatnonzero((np.abs(sds) < _EXTREME).all(1))
 
     def _informations(self, theta: np.ndarray) -> tuple[float, float]:
@@ -360,8 +360,8 @@ class Nested:
         log_p -= (t / total) ** 2 / 2
         P = np.exp(log_p - log_p.max(1, keepdims=True))
         P /= P.sum(1, keepdims=True)
+        information = np.maximum(information, 0.0)
         inner = (np.add.reduceat(information, self.starts, axis=0) * P).sum(1)
-        inner = np.maximum(inner, 0.0)
         # an inner level passes on at most what its own sd leaves of it
         passed = inner / (1 + sd_i**2 * inner)
         return float(inner.max()), float(self.above.sum(passed, axis=0).max())
@@ -375,8 +375,9 @@ class Nested:
         sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
         of_inner, of_outer = self.information or self._informations(theta)
         unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
-        half_o = _half(sd_o, self.step * min(unit_o, _WIDEST))
-        step = self.step * min(unit_i, _WIDEST)
+        widest = _WIDEST * self.rows.unit
+        half_o = _half(sd_o, self.step * min(unit_o, widest))
+        step = self.step * min(unit_i, widest)
         shared, apart = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
         size = min(2 * shared + 1, (2 * apart + 1) * (2 * half_o + 1))
         if size > _MOST:

@@ -49,7 +49,7 @@ class Slopes(Factor):
         C = _inverse_root(H, precision)
         white = (gradient[..., None, :] @ C)[..., 0, :]
         length = np.sqrt((white**2).sum(-1))
-        most = 2.5 + np.sqrt(H[..., 0, 0] + H[..., 1, 1])
+        most = 2.5 + self.rows.unit * np.sqrt(H[..., 0, 0] + H[..., 1, 1])
         short = white * np.minimum(1.0, most / (length + 1e-300))[..., None]
         return (C @ short[..., None])[..., 0], length.max(1, initial=0.0), C
 

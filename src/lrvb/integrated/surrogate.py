@@ -20,7 +20,8 @@ from .importance import Budget, Refit, Weighted, integrate, resampled
 from .inside import Evaluated
 from .proposals import Proposal
 
-OFF = 0.03  # sd of what the cubic is off by over the posterior: no mean is moved by more of its sd
+OFF = 0.03  # root mean square of what the cubic is off by: no mean is moved by more of its sd
+K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS = 4
@@ -109,8 +110,8 @@ def learn(
         if progress is not None:
             progress(len(x), len(x))
         difference = checked.value - cubic(weighted.x[at])
-        off = float(np.std(difference)) if np.isfinite(difference).all() else np.inf
-        if off < OFF:
+        off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
+        if off < OFF and weighted.k_hat < K_HAT:
             last = Evaluated(*(part[-CHECKED:] for part in found))
             return Learnt(weighted, off, x[-CHECKED:], last)
     raise NotSmooth(

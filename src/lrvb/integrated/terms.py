@@ -100,16 +100,14 @@ class Term:
 
     def on(self, rows: np.ndarray, codes: np.ndarray | None = None, levels: int = 0) -> Term:
         """The term on some of the rows, with other levels if asked for, and Σ in the same basis."""
-        here = self.codes[rows] if codes is None else codes
-        made = replace(
+        return replace(
             self,
-            codes=here,
+            codes=self.codes[rows] if codes is None else codes,
             R=self.R[rows],
             levels=self.levels if codes is None else levels,
             weights=None if self.weights is None else self.weights[rows],
+            columns=self.measures,
         )
-        made.__dict__["basis"] = self.basis
-        return made
 
     def start(self, scale: float) -> np.ndarray:
         """A first guess (size,): every coefficient moves rows by about `scale`, uncorrelated."""

@@ -1,5 +1,6 @@
 """Likelihoods: how a response follows from its linear predictor, one file each."""
 
+import re
 from typing import Any
 
 from ..errors import InvalidModel
@@ -14,6 +15,17 @@ from .links import CLOGLOG, IDENTITY, LOG, LOGIT, PROBIT, Link
 from .lognormal import LOGNORMAL, LogNormal
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
+from .student import STUDENT, Student
+from .zeros import (
+    HURDLE_NEGATIVE_BINOMIAL,
+    HURDLE_POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ZERO_INFLATED_POISSON,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 
 #: The families that have a name, by their names.
 FAMILIES: dict[str, Likelihood] = {
@@ -22,6 +34,11 @@ FAMILIES: dict[str, Likelihood] = {
         GAUSSIAN,
         POISSON,
         NEGATIVE_BINOMIAL,
+        ZERO_INFLATED_POISSON,
+        ZERO_INFLATED_NEGATIVE_BINOMIAL,
+        HURDLE_POISSON,
+        HURDLE_NEGATIVE_BINOMIAL,
+        STUDENT,
         GAMMA,
         LOGNORMAL,
         BETA,
@@ -39,6 +56,8 @@ def likelihood_of(family: Any) -> Likelihood:
     name = _without_own_link("".join(family.split())) if isinstance(family, str) else family
     if isinstance(name, str) and name in FAMILIES:
         return FAMILIES[name]
+    if isinstance(name, str) and (said := re.fullmatch(r"student\(df=([0-9.e+-]+)\)", name)):
+        return Student(_number(said[1]))
     if isinstance(family, type) and issubclass(family, Likelihood):
         raise InvalidModel(
             f"family={family.__name__} is a class; give an object of it, {family.__name__}()."
@@ -47,6 +66,14 @@ def likelihood_of(family: Any) -> Likelihood:
     raise InvalidModel(
         f"family={family!r} is not known; there are {listed}, and any lrvb.likelihoods.Likelihood."
     )
+
+
+def _number(text: str) -> Any:
+    """A number, or the text where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _without_own_link(name: str) -> str:
@@ -65,6 +92,8 @@ __all__ = [
     "FAMILIES",
     "GAMMA",
     "GAUSSIAN",
+    "HURDLE_NEGATIVE_BINOMIAL",
+    "HURDLE_POISSON",
     "IDENTITY",
     "LOG",
     "LOGIT",
@@ -74,6 +103,9 @@ __all__ = [
     "POSITIVE",
     "PROBABILITY",
     "PROBIT",
+    "STUDENT",
+    "ZERO_INFLATED_NEGATIVE_BINOMIAL",
+    "ZERO_INFLATED_POISSON",
     "Bernoulli",
     "Beta",
     "Binomial",
@@ -81,6 +113,8 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Given",
+    "HurdleNegativeBinomial",
+    "HurdlePoisson",
     "Likelihood",
     "LikelihoodRows",
     "Link",
@@ -91,5 +125,8 @@ __all__ = [
     "Positive",
     "Probability",
     "Range",
+    "Student",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "likelihood_of",
 ]

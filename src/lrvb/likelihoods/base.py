@@ -23,7 +23,7 @@ Refuse = Callable[[str, int, Any, str, str], Exception]
 
 
 class Likelihood:
-    """p(y | η, given) of a row, smooth and concave in η; shapes broadcast.
+    """p(y | η, given) of a row, smooth in η and, unless it says otherwise, concave; shapes broadcast.
 
     State `name`, `link`, `log_p`, `variance` and `cdf`. Expectations over a normal η and their
     derivatives, quantiles, draws and starts follow; an override is for speed or precision, and the
@@ -36,7 +36,7 @@ class Likelihood:
     links: ClassVar[tuple[Link, ...]] = ()
     #: columns of the data besides the response that a row brings, such as trials
     extras: ClassVar[tuple[str, ...]] = ()
-    dispersions: ClassVar[tuple[Dispersion, ...]] = ()
+    dispersions: tuple[Dispersion, ...] = ()
     #: whether y is a whole number
     discrete: ClassVar[bool] = False
     #: whether y is 0 or 1 in every row
@@ -44,6 +44,10 @@ class Likelihood:
     #: whether log p = −½(w − η)²/sd² in η with the dispersion sd and w = `working`(y): then nothing
     #: needs iterating
     quadratic: ClassVar[bool] = False
+    #: whether log p is concave in η whatever is given, so that a level's effects have one mode
+    concave: ClassVar[bool] = True
+    #: whether p depends on y − η alone (of a quadratic one, on w − η)
+    translates: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
@@ -105,6 +109,10 @@ class Likelihood:
     def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """P(Y ≤ y | η), for any y."""
         raise NotImplementedError
+
+    def sharpness(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """How many of its sds y moves with η: P(Y ≤ y | η) rises over the inverse of it."""
+        return self.slope(eta, given) / np.sqrt(self.variance(eta, given))
 
     def quantile(self, prob: Any, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """The smallest y with P(Y ≤ y | η) ≥ prob."""
@@ -172,7 +180,9 @@ class Likelihood:
         return float(np.mean(self.link.apply(y.mean()) - offset))
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
-        """+1 where log p never falls as η rises, −1 where as η falls, and where neither (bound).
+        """+1 where log p never falls as η rises, −1 where as η falls, 0 where it is bounded on both sides.
+
+        And where none of these (bound): log p falls without end on either side.
 
         None when every row holds η on both sides, so that no effect can run off.
         """
@@ -194,18 +204,34 @@ class LikelihoodRows:
 
     def at(self, mean: np.ndarray, v: np.ndarray) -> Expectation:
         """The sum and every row's derivatives."""
-
-        def log_p(eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            given = take(self.given, rows)
-            found: np.ndarray = self.likelihood.log_p(self.y[rows], eta, given, NUMPY)
-            return found
-
         with np.errstate(over="ignore", invalid="ignore"):
-            return expect(log_p, mean, v, self.likelihood.scale(self.given))
+            return expect(self._log_p, mean, v, self.likelihood.scale(self.given))
+
+    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """log p of some rows at η (…, rows)."""
+        given = take(self.given, rows)
+        found: np.ndarray = self.likelihood.log_p(self.y[rows], eta, given, NUMPY)
+        return found
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """A guess of every row's η and of its weight."""
         return self.likelihood.start(self.y, self.given)
+
+
+class WeightedRows(LikelihoodRows):
+    """Rows that count `weights` (N,) times: Σ w E log p."""
+
+    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given, weights: np.ndarray):
+        super().__init__(likelihood, y, given)
+        self.weights = weights
+
+    def _log_p(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.weights[rows] * super()._log_p(eta, rows)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        """That of single rows, with the weight of all of them."""
+        guess, weight = super().start()
+        return guess, self.weights * weight
 
 
 def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> None:

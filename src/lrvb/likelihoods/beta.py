@@ -19,7 +19,7 @@ from .links import LOGIT
 class Beta(Likelihood):
     """0 < y < 1 with mean μ = σ(η) and variance μ(1 − μ)/(1 + phi)."""
 
-    name, link = "beta", LOGIT
+    name, link, concave = "beta", LOGIT, False
     dispersions = (Dispersion("phi", precision_prior),)
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
@@ -55,7 +55,7 @@ class Beta(Likelihood):
         a, b, d = phi * up, phi * down, phi * up * down
         score = d * (logit(y) - psi(a + 1.0) + psi(b + 1.0)) + (down - up)
         bend = d**2 * (zeta(2, a + 1.0) + zeta(2, b + 1.0)) + (down**2 + up**2)
-        return score, bend - (down - up) * score
+        return score, bend + (up - down) * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """μ(1 − μ)/(1 + phi)."""
@@ -89,6 +89,10 @@ class Beta(Likelihood):
                 "Divide percentages by 100; of exact zeros and ones, model apart whether they occur",
             )
         require_varying(names["response"], y)
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """The logit of the share, with its weight."""
+        return logit(y), given["phi"] * y * (1 - y)
 
 
 BETA = Beta()

@@ -63,17 +63,22 @@ class Range:
 
 
 class Positive(Range):
-    """φ > low, with the coordinate log(φ − low)."""
+    """φ > low, with the coordinate log(φ − low); a search begins at `first`, or one above `low`."""
 
     kinds = ("log",)
-    takes, positive = SdPriors, True
+    takes: ClassVar[tuple[type, ...]] = SdPriors
+    positive = True
     words = (
         "a parameter of the response, which takes lrvb.prior.HalfStudentT(df, scale), "
         "HalfNormal(scale) or Exponential(rate)"
     )
 
-    def __init__(self, low: float = 0.0):
-        self.low = low
+    def __init__(self, low: float = 0.0, first: float | None = None):
+        self.low, self.first = low, low + 1.0 if first is None else first
+
+    def start(self) -> np.ndarray:
+        """The coordinate of `first`."""
+        return np.log([self.first - self.low])
 
     def natural(self, u: np.ndarray) -> np.ndarray:
         """low + e^u."""

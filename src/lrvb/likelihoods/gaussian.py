@@ -32,7 +32,7 @@ def residual_prior(scale: float) -> Gamma:
 class Gaussian(Likelihood):
     """y ~ N(η, sd²) with the dispersion `residual`, the sd."""
 
-    name, quadratic = "gaussian", True
+    name, quadratic, translates = "gaussian", True, True
     link: Link = IDENTITY
     dispersions = (Dispersion("residual", residual_prior),)
 

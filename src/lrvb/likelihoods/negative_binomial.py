@@ -35,6 +35,11 @@ class NegativeBinomial(Likelihood):
         rising = xp.gammaln(y + shape) - xp.gammaln(shape + 0.0 * y) - xp.gammaln(y + 1.0)
         return rising + y * (eta - log_total) + shape * (xp.log(shape) - log_total)
 
+    def log_zero(self, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log P(0) = −s log(1 + μ/s)."""
+        shape = given["shape"]
+        return -shape * xp.logaddexp(0.0 * eta, eta - xp.log(shape))
+
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
         """−log y!."""
         return -gammaln(y + 1.0)

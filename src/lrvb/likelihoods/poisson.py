@@ -25,6 +25,10 @@ class Poisson(Likelihood):
         """yη − exp η − log y!."""
         return y * eta - xp.exp(eta) - xp.gammaln(y + 1.0)
 
+    def log_zero(self, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log P(0) = −exp η."""
+        return -xp.exp(eta)
+
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
         """−log y!."""
         return -gammaln(y + 1.0)

@@ -29,7 +29,7 @@ def averaged_quantile(
     # A normal density times a rise of width 1/sharp: with steps of 1.1/√(1 + sharp²) the trapezoid rule is
     # off by exp(−16). Beyond the most nodes a quantile is off by 1 % of an sd of η at most.
     there = mean + ndtri(prob) * sd
-    sharp = sd * likelihood.slope(there, given) / np.sqrt(likelihood.variance(there, given))
+    sharp = sd * likelihood.sharpness(there, given)
     wanted = np.where(sd > 0, 1 + 2 * REACH / 1.1 * np.sqrt(1 + sharp**2), 1)
     nodes = np.minimum(np.searchsorted(STEPS, wanted), len(STEPS) - 1)  # NaN comes last
     result = np.empty(len(mean))
@@ -164,6 +164,7 @@ def _moments(
     mean, variance = likelihood.mean(eta, given), likelihood.variance(eta, given)
     if likelihood.light_tails:
         return mean, mean
+    variance = np.where(np.isfinite(variance), variance, np.square(likelihood.scale(given)))
     return mean, np.maximum(mean, variance) if likelihood.discrete else variance
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import LrvbError
 from .sensitivity import PriorQuestions, RowQuestions, answers_rows
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
-from .what_if import DIFFERENT, TELLING, influence_table, prior_table, robust_sds
+from .what_if import DIFFERENT, TELLING, influence_table, of_prior, prior_table, robust_sds
 
 if TYPE_CHECKING:
     from .posterior import Posterior
@@ -105,7 +105,7 @@ def _verdicts(posterior: Posterior) -> list[Finding]:
 
 def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Finding:
     table = prior_table(sensitivity, names, at, 0)
-    worst = table.iloc[0]
+    worst = table[of_prior(table)].iloc[0]
     said = (
         f"{worst['hyperparameter']} from {worst['value']:.3g} to {worst['value'] + worst['step']:.3g} moves "
         f"the mean of {worst['quantity']} by {worst['change']:+.2g} sds"
@@ -142,5 +142,9 @@ def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any
             f"Rows vary more than the model says: the robust sd is larger, {said}.",
         )
     if ratio.min() < 1 / DIFFERENT:
-        return Finding(LOOK, "robust sds", f"Robust sds differ by more than 30 %: {said}.")
+        return Finding(
+            GOOD,
+            "robust sds",
+            f"Rows vary less than the model says, or a prior tells more: {said}.",
+        )
     return Finding(GOOD, "robust sds", f"Robust sds agree within 30 %: {said}.")

@@ -43,12 +43,21 @@ class Cross(NamedTuple):
 class Layout:
     """Sums and products with C for rows sorted by `first.codes`; every level has a row."""
 
-    def __init__(self, X: np.ndarray, first: Grouping, others: Sequence[Grouping] = ()):
+    def __init__(
+        self,
+        X: np.ndarray,
+        first: Grouping,
+        others: Sequence[Grouping] = (),
+        weights: np.ndarray | None = None,
+    ):
+        """`weights` (N,) are how often each row counts, once by default."""
         # columns are what is multiplied and summed, so each lies in one piece
         self.X = np.asfortranarray(X)
         self.first = first._replace(R=np.asfortranarray(first.R))
         self.others = tuple(others)
         self.n, self.p = X.shape
+        self.weights = np.ones(self.n) if weights is None else weights
+        self.total = float(self.weights.sum())
         self.G, self.q = first.levels, first.R.shape[1]
         self.starts = np.searchsorted(first.codes, np.arange(self.G))
         self.offsets = [self.p]

@@ -44,12 +44,13 @@ class Solution(NamedTuple):
 
 
 class LeastSquares:
-    """y_n ~ N(c_nᵀw, 1/τ) with s = E τ: Q = s CᵀC + P."""
+    """y_n ~ N(c_nᵀw, 1/τ) with s = E τ: Q = s CᵀC + P, each row as often as it counts."""
 
     def __init__(self, layout: Layout, y: np.ndarray, masks: tuple[np.ndarray, np.ndarray] | None):
         self.layout, self.y, self.masks = layout, y, masks
-        self.K = layout.cross(np.ones(layout.n))
-        self.Cy, self.yy = layout.adjoint(y), float(y @ y)
+        w = layout.weights
+        self.K = layout.cross(w)
+        self.Cy, self.yy = layout.adjoint(w * y), float(w @ y**2)
 
     def solve(self, prior: Prior, center: Vector, s: float, start: Any = None) -> Solution:
         """Means and covariances in closed form, from no start."""
@@ -63,9 +64,9 @@ class LeastSquares:
         away = self.Cy - times(self.K, mu)
         rss = self.yy - mu.dot(self.Cy) - mu.dot(away)
         if rss < 1e-4 * self.yy:  # the difference has lost digits
-            rss = float(np.sum((self.y - self.layout.forward(mu)) ** 2))
+            rss = float(self.layout.weights @ (self.y - self.layout.forward(mu)) ** 2)
         square = rss + trace(self.K, Sigma.blocks)
-        value = -0.5 * (self.layout.n * LOG_2PI + s * square)
+        value = -0.5 * (self.layout.total * LOG_2PI + s * square)
         return Solution(mu, Sigma, M, away, square, value)
 
     def extrapolate(self, best: Solution, steps: Sequence[tuple[float, Tangent]]) -> Solution:

@@ -39,8 +39,12 @@ class Precisions:
         terms: Sequence[PriorTerm],
         P0: np.ndarray,
         rows: str | None,
+        count: float | None = None,
     ):
-        """P0 (p, p) is the prior precision of β; `rows` names the block of the rows' own precision."""
+        """P0 (p, p) is the prior precision of β; `rows` names the block of the rows' own precision.
+
+        `count` is how many variables that is the precision of: one a row, unless rows count more.
+        """
         self.layout, self.terms, self.P0 = layout, tuple(terms), P0
         self.directions: list[Direction] = []
         self.logdets: list[
@@ -57,7 +61,7 @@ class Precisions:
         self.scale: int | None = None
         if rows is not None:
             self.scale = alpha.slices[rows].start
-            self.logdets.append((self.scale + 1, 0.5 * layout.n))
+            self.logdets.append((self.scale + 1, 0.5 * (layout.n if count is None else count)))
 
     def prior(self, m: np.ndarray) -> Prior:
         """P at m."""

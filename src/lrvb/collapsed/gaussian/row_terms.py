@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...likelihoods import Likelihood
+from ...likelihoods.base import WeightedRows
 from ...likelihoods.given import NOTHING, Given
 
 _NONE = np.zeros(0)
@@ -55,12 +56,22 @@ class RowLikelihood(Protocol):
 
 
 class Averaged:
-    """Rows of a likelihood without an effect of their own: ℓ = E log p(y | η)."""
+    """Rows of a likelihood without an effect of their own: ℓ = E log p(y | η), times any weights (N,)."""
 
     gaussian_mean, coupled, scaled = True, True, False
 
-    def __init__(self, likelihood: Likelihood, y: np.ndarray, given: Given = NOTHING):
-        self.inner = likelihood.rows(y, given)
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        y: np.ndarray,
+        given: Given = NOTHING,
+        weights: np.ndarray | None = None,
+    ):
+        self.inner = (
+            likelihood.rows(y, given)
+            if weights is None
+            else WeightedRows(likelihood, y, given, weights)
+        )
 
     def at(self, eta: np.ndarray, v: np.ndarray, s: float = 1.0, start: Any = None) -> RowTerms:
         """What the likelihood says of them."""

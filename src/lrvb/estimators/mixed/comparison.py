@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import InvalidModel
+from ...posterior.check_up import CheckUp, check_up
 from ...posterior.what_if import grouped
+from .answers.predictive_check import predictive_finding
 from .design.design import Design
 from .integral.certificate import IMPORTANCE, MixedCertificate
 from .integral.influence import MixedSensitivity
+from .partitions.design import PartitionedDesign
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...posterior.check_up import CheckUp
     from ...posterior.posterior import Posterior
+    from .after_the_fit import Drawn
 
 LEVELS = ("integrated", "given")
 
@@ -27,6 +30,7 @@ class Predictive:
 
     if TYPE_CHECKING:  # of the estimator itself
         certificate_: MixedCertificate
+        _drawn: Drawn
 
         def _fitted(self) -> Posterior: ...
         def _design(self) -> Design: ...
@@ -60,18 +64,28 @@ class Predictive:
     def check(self) -> CheckUp:
         """One page on how far the answer can be believed, the worst first.
 
-        Convergence, verdicts, priors; and of an integrated model the groups without which a mean would
-        move, and robust sds beside the posterior's.
+        Convergence, verdicts, priors; of an integrated model the groups (of the factor with the fewest)
+        without which a mean would move, and robust sds beside the posterior's; and whether data replicated
+        from the model are like those observed in mean, sd, share of zeros and largest value.
         """
         posterior, design = self._fitted(), self._design()
-        if self.certificate_.method != IMPORTANCE or not design.factors:
-            return posterior.check()
-        outer = min(design.factors, key=lambda factor: len(factor.levels))
-        return posterior.check(by=outer.name)
+        by = None
+        if isinstance(posterior._sensitivity, MixedSensitivity) and design.factors:
+            by = min(design.factors, key=lambda factor: len(factor.levels)).name
+        page = posterior.check(by=by)
+        if isinstance(design, PartitionedDesign):
+            return page
+        replicated = predictive_finding(design, lambda n: self._drawn.draw(n, 0))
+        return check_up(repr(self), [*page.findings, replicated])
 
     def _what_if(self) -> MixedSensitivity:
         found = self._fitted()._sensitivity
         if not isinstance(found, MixedSensitivity):
+            if self.certificate_.method == IMPORTANCE:
+                raise InvalidModel(
+                    "The rows of this fit are in parts elsewhere, and rows are left out of those in "
+                    "memory. Fit a part of them, or their columns after compute()."
+                )
             raise InvalidModel(
                 "Rows and groups are left out by the draws of a model whose hyperparameters are integrated; "
                 f"there are none here: {self.certificate_.reason or 'this fit is variational'}."

@@ -27,6 +27,7 @@ from ...statement.problem import state_problem
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
+from .answers.effects import LevelEffects
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -39,8 +40,9 @@ from .answers.prediction import (
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
+from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects
+from .design.requirements import require_effects, require_no_smooths
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -48,12 +50,13 @@ from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
-from .integral.influence import MixedSensitivity
+from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
+from .text.formula import parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +65,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive):
+class MixedModel(AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -76,7 +79,9 @@ class MixedModel(AfterTheFit, Predictive):
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
-    columns that gives one number or label for every row. `progress` shows a bar, or none; left open,
+    columns that gives one number or label for every row. `weights` names a column of frequencies: a row
+    with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
+    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
     a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
@@ -95,6 +100,7 @@ class MixedModel(AfterTheFit, Predictive):
         progress: bool | None = None,
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        weights: str | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -113,7 +119,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose = progress, verbose
+        self.progress, self.verbose, self.weights = progress, verbose, weights
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
@@ -122,6 +128,7 @@ class MixedModel(AfterTheFit, Predictive):
         with a warning, while they are few.
         """
         design = self._read(data)
+        self._remember(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -133,6 +140,7 @@ class MixedModel(AfterTheFit, Predictive):
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
+                require_no_smooths(design, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -142,7 +150,17 @@ class MixedModel(AfterTheFit, Predictive):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            return build(self.formula, data, self.family, self.missing, self.functions)
+            own = self.functions, self.weights
+            return build(self.formula, data, self.family, self.missing, *own)
+        if parse(self.formula).smooths:
+            raise InvalidModel(
+                "Rows on Dask have no smooths; give a pandas DataFrame, or splines such as ns(x, df=4)."
+            )
+        if self.weights is not None:
+            raise InvalidModel(
+                "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
+                f"{self.weights!r}."
+            )
         from .partitions.reading import build_partitioned
 
         family, blocked = likelihood_of(self.family), self.factorization == "blocked"
@@ -226,7 +244,7 @@ class MixedModel(AfterTheFit, Predictive):
             origin="made by integration over the hyperparameters",
             weighted=found.weighted,
             absent=found.absent,
-            sensitivity=MixedSensitivity(found, priors),
+            sensitivity=sensitivity_of(found, priors),
         )
         self._keep(design, priors, posterior, effects, IntegratedAnswers(found), certificate)
         self._integrated = found
@@ -236,7 +254,7 @@ class MixedModel(AfterTheFit, Predictive):
         design: Design,
         priors: MixedPriors,
         posterior: Posterior,
-        effects: Effects | IntegratedEffects,
+        effects: LevelEffects,
         answers: Answers,
         certificate: MixedCertificate,
     ) -> None:
@@ -247,6 +265,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.log_evidence_ = certificate.log_evidence
         self.converged_ = posterior.converged
         self._effects, self._answers = effects, answers
+        self._stored_summary: pd.DataFrame | None = None  # of a variational fit from a file
 
     def __repr__(self) -> str:
         state = "not fitted"
@@ -299,15 +318,18 @@ class MixedModel(AfterTheFit, Predictive):
             self.posterior_,
             self.certificate_,
             prob,
+            self._stored_summary,
         )
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
-        several come as a list, or as a mapping from names of your own.
+        several come as a list, or as a mapping from names of your own. Other formulas, such as
+        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws.
         """
-        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
+        references = self._design().fixed.references()
+        return contrast_table(contrasts, self._fitted(), prob, references, self._values)
 
     def predict(
         self,

@@ -63,6 +63,13 @@ CASES = [
         np.exp(np.linspace(-1.4, 0.3, 23)),
     ),
     Case(
+        lrvb.likelihoods.Student(df=3),
+        lambda rng, eta: eta + 0.5 * rng.standard_t(3, size=len(eta)),
+        lambda y, eta, sigma: stats.t.logpdf(y, 3, eta, sigma),
+        "sigma",
+        np.exp(np.linspace(-1.7, 0.4, 23)),
+    ),
+    Case(
         "beta",
         lambda rng, eta: rng.beta(6 * expit(eta), 6 * expit(-eta)),
         lambda y, eta, phi: stats.beta.logpdf(y, phi * expit(eta), phi * expit(-eta)),

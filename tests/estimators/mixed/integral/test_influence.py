@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.levels import Levels
 from lrvb.numerics.pareto import smooth
 
+CASES = Path(__file__).resolve().parents[5] / "shared" / "mixed_cases"
 G, PER = 8, 4
 RNG = np.random.default_rng(5)
 CODES = np.repeat(np.arange(G), PER)
@@ -147,6 +150,10 @@ def test_bad_questions_of_leaving_out(model):
         model.loo(by="clinic")
     with pytest.raises(lrvb.InvalidModel, match="ask model"):
         model.posterior_.loo()
+
+
+def test_a_variational_fit_has_no_draws():
+    """And says so."""
     variational = lrvb.MixedModel("y ~ 1 + (1|g)", factorization="variational").fit(DATA)
     with pytest.raises(lrvb.InvalidModel, match="hyperparameters are integrated"):
         variational.loo()
@@ -160,3 +167,41 @@ def test_crossed_factors_must_be_named():
         model.posterior_.sd("Intercept", method="robust")
     assert model.posterior_.sd("Intercept", method="robust", by="g").iloc[0] > 0
     assert len(model.loo(by="h")) == 4
+
+
+def test_densities_of_a_lognormal_response_are_of_the_response():
+    """log p(y) = log p(log y) − log y, row by row: the same draws serve both."""
+    data = DATA.assign(positive=np.exp(DATA["y"]))
+    sds = {"residual": lrvb.prior.HalfNormal(1.0), "1|g": lrvb.prior.HalfNormal(1.0)}
+    priors = {"fixed": lrvb.prior.Normal(0, 5), **sds}
+    of_log = lrvb.MixedModel("y ~ 1 + (1|g)", priors=priors).fit(data)
+    of_itself = lrvb.MixedModel("positive ~ 1 + (1|g)", "lognormal", priors=priors).fit(data)
+    assert_allclose(of_itself.loo()["elpd"], of_log.loo()["elpd"] - data["y"], atol=1e-6)
+
+
+def test_replicated_data_tell_of_overdispersion():
+    """Counts with a rate of their own in every row, fitted as Poisson ones."""
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"g": np.repeat(np.arange(12), 10)})
+    data["y"] = rng.poisson(3 * rng.gamma(0.5, 2.0, 120))
+    page = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson").fit(data).check()
+    found = {finding.what: finding for finding in page.findings}
+    assert found["predictive check"].state == "look"
+    assert "does not make data like these" in found["predictive check"].sentence
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the stored cases are not here")
+def test_groups_of_a_stored_case_against_refits():
+    """Every batch of dyestuff2: the quantity that moves most, to 5 % of its change by a refit."""
+    data = pd.read_csv(CASES / "dyestuff2.csv")
+    model = lrvb.MixedModel("Yield ~ 1 + (1|Batch)").fit(data)
+    what_if = model.posterior_._what_if()
+    at = np.arange(len(what_if.estimate.m))
+    codes = model.design_.factors[0].codes
+    found = what_if.influence(at, codes)
+    assert not found.refitted.any()
+    for b in range(codes.max() + 1):
+        again = what_if.moved_mean(what_if.left_out(np.flatnonzero(codes == b)))
+        change = again - what_if.estimate.m
+        most = np.argmax(np.abs(change) / what_if.sd)
+        assert abs(found.values[b, most] - change[most]) < 0.05 * abs(change[most])

@@ -121,8 +121,8 @@ y ~ x - (1|g)        | not subtracted
         ^
 y ~ (1|g + h)        | ':' (combinations), '/' (nested) or ')'
          ^
-y ~ (1|factor(g))    | ':' (combinations), '/' (nested) or ')'
-             ^
+y ~ (1|log(g))       | ':' (combinations), '/' (nested) or ')'
+          ^
 y ~ (1|a/)           | The name of a grouping column was expected
          ^
 y ~ (1|2)            | The name of a grouping column was expected
@@ -141,8 +141,8 @@ prop(a) ~ x          | Two arguments were expected
     ^
 prop(a, ) ~ x        | Two arguments were expected
     ^
-cbind(a, b) ~ x      | Write prop(successes, trials)
-^
+cbind(a) ~ x         | Two arguments were expected
+     ^
 """
 
 

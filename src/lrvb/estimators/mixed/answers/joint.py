@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ from ..design.design import Design, NewRows
 if TYPE_CHECKING:
     import xarray as xr
 
+CELLS = 2**22  # draws × rows at a time
 DRAWS = 1000  # by default: Monte Carlo's error of a mean is then 3 % of its sd
 
 
@@ -34,7 +36,7 @@ class JointDraws:
     def __len__(self) -> int:
         return len(self.beta)
 
-    def some(self, at: slice) -> JointDraws:
+    def some(self, at: slice | np.ndarray) -> JointDraws:
         """Some of the draws."""
         return JointDraws(
             self.beta[at],
@@ -87,26 +89,54 @@ def fresh_levels(
 def linear_predictor(
     design: Design, draws: JointDraws, rows: NewRows, rng: np.random.Generator
 ) -> np.ndarray:
-    """η of m rows at every draw, (n, m): all their random effects included."""
+    """η of m rows at every draw, (n, m): all their random effects included, new levels drawn."""
+    return _predictor(design, draws, rows, fresh_levels(design, draws, rows, rng))
+
+
+def predictors(
+    design: Design, draws: JointDraws, rows: NewRows, rng: np.random.Generator
+) -> Iterator[tuple[slice, NewRows, np.ndarray]]:
+    """`linear_predictor` of so many rows at a time that draws × rows stay small: where, which, η.
+
+    A new level is drawn once for all of its rows.
+    """
+    fresh = fresh_levels(design, draws, rows, rng)
+    step = max(1, CELLS // len(draws))
+    for start in range(0, len(rows.X), step):
+        here = slice(start, start + step)
+        lot = some_rows(rows, here)
+        own = fresh._replace(codes=[codes[here] for codes in fresh.codes])
+        yield here, lot, _predictor(design, draws, lot, own)
+
+
+def _predictor(design: Design, draws: JointDraws, rows: NewRows, fresh: Fresh) -> np.ndarray:
     eta = draws.beta @ rows.X.T
     if rows.offset is not None:
         eta = eta + rows.offset
-    fresh: Fresh | None = None
     for t, term in enumerate(design.terms):
         codes, R = rows.codes[term.factor], rows.R[t]
         if not R.any():
             continue
-        known = np.flatnonzero(codes >= 0)
+        known, new = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
         for j in range(R.shape[1]):
             eta[:, known] += draws.effects[t][:, codes[known], j] * R[known, j]
-        if len(known) == len(codes):
-            continue
-        fresh = fresh or fresh_levels(design, draws, rows, rng)
-        new = np.flatnonzero(codes < 0)
-        for j in range(R.shape[1]):
-            place = fresh.codes[term.factor][new]
-            eta[:, new] += fresh.effects[t][:, place, j] * R[new, j]
+            if len(new):
+                place = fresh.codes[term.factor][new]
+                eta[:, new] += fresh.effects[t][:, place, j] * R[new, j]
     return eta
+
+
+def some_rows(new: NewRows, here: slice | np.ndarray) -> NewRows:
+    """Some of the rows, in the order asked for."""
+    return new._replace(
+        X=new.X[here],
+        offset=None if new.offset is None else new.offset[here],
+        R=[R[here] for R in new.R],
+        codes=[codes[here] for codes in new.codes],
+        labels=[labels[here] if len(labels) else labels for labels in new.labels],
+        trials=None if new.trials is None else new.trials[here],
+        rows=new.rows[here],
+    )
 
 
 def labelled(design: Design, draws: JointDraws) -> xr.Dataset:

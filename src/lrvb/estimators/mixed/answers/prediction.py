@@ -103,7 +103,7 @@ def predict_rows(
     if some:  # a column of zeros has neither an effect nor a variance
         new = new._replace(R=[np.where(gone, 0.0, R) for R, gone in zip(new.R, out, strict=True)])
     kept = {term.factor for term, gone in zip(design.terms, out, strict=True) if not gone.all()}
-    _tell_of_new_levels(design, new, kept)
+    tell_of_new_levels(design, new, kept)
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))
@@ -158,7 +158,7 @@ def fitted_rows(design: Design) -> NewRows:
     )
 
 
-def _tell_of_new_levels(design: Design, new: NewRows, kept: set[int]) -> None:
+def tell_of_new_levels(design: Design, new: NewRows, kept: set[int]) -> None:
     """Warn of groups that the fit has not seen, whose effect is unknown: (1|obs) is always so."""
     for f, (factor, codes) in enumerate(zip(design.factors, new.codes, strict=True)):
         unseen = np.flatnonzero(codes < 0)

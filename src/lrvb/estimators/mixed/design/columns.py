@@ -36,6 +36,14 @@ class Table(NamedTuple):
         """Number of rows."""
         return len(self.rows)
 
+    def take(self, rows: np.ndarray) -> Table:
+        """Some of the rows, with the categories that occur among them."""
+        frame = self.frame.iloc[rows].reset_index(drop=True)
+        for name in frame:
+            if isinstance(frame[name].dtype, pd.CategoricalDtype):
+                frame[name] = frame[name].cat.remove_unused_categories()
+        return self._replace(frame=frame, rows=self.rows[rows], positions=self.positions[rows])
+
     def place(self, row: int) -> str:
         """A row as it is named in a sentence: its place, and its label when that is another."""
         position, label = self.positions[row], self.rows[row]

@@ -13,9 +13,11 @@ import pandas as pd
 from ....data.standardise import Measures, measure
 from ....errors import InvalidData
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
+from ....likelihoods.given import take
 from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
+from ..text.translation import filled, has_dot
 from .columns import close_to, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import (
@@ -28,7 +30,9 @@ from .model_matrix import (
 )
 from .rank import CONSTANT, check_rank
 from .response_column import read_response, read_trials
+from .smooths import Smooth, new_columns, read_smooths
 from .terms import Columns, Term, observation_factor, read_terms
+from .weights import check_name, split_weights, written_out
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
@@ -72,7 +76,9 @@ class Design:
     """η = Xβ + Σ_t R_t,n · z_{t, codes_n} + offset, with the response y.
 
     X (N, p) has one named column per fixed effect. rows are the labels of the N rows that were
-    used, dropped counts those left out. observation is the factor of (1|obs), one row per level.
+    used, dropped counts those left out for missing values; weights (N,) are how often rows count, once
+    where there are none. observation is the factor of (1|obs), one row per level. frame has the columns
+    that the formula names.
     """
 
     formula: Formula
@@ -92,11 +98,36 @@ class Design:
     sources: list[Columns] = field(repr=False)
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
+    weights: np.ndarray | None = field(repr=False, default=None)
+    smooths: list[Smooth] = field(repr=False, default_factory=list)
+    frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
-        return measure(self.X)
+        return measure(self.X, self.weights)
+
+    @cached_property
+    def bent(self) -> np.ndarray:
+        """Which columns of X are the bends of smooths, (p,)."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for smooth in self.smooths:
+            found[smooth.places] = True
+        return found
+
+    @property
+    def effects(self) -> list[str]:
+        """Names of the fixed effects: all columns of X but the bends of smooths."""
+        return [name for name, bent in zip(self.names, self.bent, strict=True) if not bent]
+
+    @property
+    def total(self) -> float:
+        """How many rows these count for."""
+        return float(self.n if self.weights is None else self.weights.sum())
+
+    def mean(self, values: np.ndarray) -> float:
+        """The mean over rows, each as often as it counts."""
+        return float(np.average(values, weights=self.weights))
 
     @property
     def n(self) -> int:
@@ -107,18 +138,24 @@ class Design:
     def response(self) -> Response:
         """What is known of the response − offset, where its noise is normal."""
         y = self.working if self.offset is None else self.working - self.offset
-        mean, sd, size = float(y.mean()), float(np.std(y)), float(np.sqrt(np.mean(y**2)))
+        mean, size = self.mean(y), float(np.sqrt(self.mean(y**2)))
+        sd = float(np.sqrt(self.mean((y - mean) ** 2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
-        A = self.X / self.measures.unit(CONSTANT)
-        coefficients = np.linalg.lstsq(A.T @ A, A.T @ y, rcond=None)[0]
-        return Response(mean, sd, size, float(np.sqrt(np.mean((y - A @ coefficients) ** 2))))
+        A = (self.X / self.measures.unit(CONSTANT))[:, ~self.bent]
+        wA = A if self.weights is None else self.weights[:, None] * A
+        coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
+        return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
 
     @property
     def level(self) -> float:
         """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-        offset = np.zeros_like(self.y) if self.offset is None else self.offset
-        return self.family.level(self.y, offset, self.given)
+        y, given = self.y, self.given
+        offset = np.zeros_like(y) if self.offset is None else self.offset
+        if self.weights is not None:
+            rows = written_out(self.weights)
+            y, offset, given = y[rows], offset[rows], take(given, rows)
+        return self.family.level(y, offset, given)
 
     def term_rows(self, t: int) -> TermRows:
         """The rows of a term as they are summed."""
@@ -127,7 +164,7 @@ class Design:
 
     def columns(self, term: Term) -> Measures:
         """Centre, spread and size of every column of a term's R."""
-        return measure(term.R)
+        return measure(term.R, self.weights)
 
     @property
     def observed(self) -> dict[str, np.ndarray]:
@@ -147,7 +184,10 @@ class Design:
     @property
     def log_volume(self) -> float:
         """Σ log |∂ working/∂y|: what a density of the response has beyond that of `working`."""
-        return float(np.sum(self.family.constant(self.y))) if self.family.quadratic else 0.0
+        if not self.family.quadratic:
+            return 0.0
+        each = self.family.constant(self.y)
+        return float(np.sum(each if self.weights is None else self.weights * each))
 
     @property
     def given(self) -> Given:
@@ -167,7 +207,7 @@ class Design:
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
-            X=self.fixed.apply(table),
+            X=np.column_stack([self.fixed.apply(table), *new_columns(self.smooths, table)]),
             offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
@@ -184,6 +224,13 @@ class Design:
             rows=table.rows,
         )
 
+    def needed(self, known: list[str]) -> list[str]:
+        """The columns that `apply` reads of a table with these, and trials where it has them."""
+        formula, own = self._without_rows(known), self.functions
+        trials = named_columns(formula.trials, known, own=own) if formula.trials else []
+        extra = trials if set(trials) <= set(known) else []
+        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
+
     def _without_rows(self, known: list[str]) -> Formula:
         """The formula, without the bars of the rows' own effect where the table has no column for it."""
         if self.observation is None:
@@ -199,26 +246,40 @@ def build(
     family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
 ) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
-    the user's own, by the names that the formula has for them.
+    the user's own, by the names that the formula has for them. `weights` names a column of how often each
+    row counts.
     """
-    design = read_design(formula, data, family, missing, functions)
-    check_rank(design.X, design.names, design.measures)
+    design = read_design(formula, data, family, missing, functions, weights)
+    if design.smooths:
+        fixed = design.X[:, ~design.bent]
+        check_rank(fixed, design.effects, measure(fixed, design.weights))
+    else:
+        check_rank(design.X, design.names, design.measures)
     return design
 
 
 def read_formula(
-    formula: Formula | str, known: list[str], own: Mapping[str, Callable[..., Any]]
+    formula: Formula | str,
+    known: list[str],
+    own: Mapping[str, Callable[..., Any]],
+    weights: str | None = None,
 ) -> tuple[Formula, list[str]]:
-    """A formula that can be read, and every column of `known` that it names."""
+    """A formula that can be read, and every column of `known` that it names or that has weights."""
     formula = parse(formula) if isinstance(formula, str) else formula
+    formula = _without_dots(formula, known, own, weights)
     for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
         check_syntax(text, formula.text)
-    return formula, _named(formula, known, own=own)
+    named = _named(formula, known, own=own)
+    if weights is not None:
+        check_name(weights, known)
+        named = [*named, weights]
+    return formula, named
 
 
 def read_design(
@@ -227,14 +288,19 @@ def read_design(
     family: str | Likelihood,
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | None = None,
 ) -> Design:
     """The design, whether or not its columns can be told apart."""
     likelihood = likelihood_of(family)
     own = own_functions(functions)
-    formula, named = read_formula(formula, column_names(data), own)
+    formula, named = read_formula(formula, column_names(data), own, weights)
     table = read_table(data, named, missing)._replace(functions=own)
+    counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
+    smooths, bends = read_smooths(formula.text, formula.smooths, table, X.shape[1])
+    if smooths:
+        X = np.column_stack([X, *bends])
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     return Design(
@@ -243,7 +309,7 @@ def read_design(
         y=y,
         trials=trials,
         X=X,
-        names=list(fixed.names),
+        names=[*fixed.names, *(name for smooth in smooths for name in smooth.names)],
         offset=total_of([values for values, _ in offsets]),
         terms=terms,
         factors=factors,
@@ -255,7 +321,27 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
+        weights=counts,
+        smooths=smooths,
+        frame=table.frame,
     )
+
+
+def _without_dots(
+    formula: Formula, known: list[str], own: Iterable[str], weights: str | None
+) -> Formula:
+    """The formula with every other column, none that is named elsewhere, in place of '.'."""
+    if not has_dot(formula.fixed):
+        return formula
+    rest = formula._replace(fixed="1")
+    taken = {*_named(rest, known, own=own), weights}
+    others = [name for name in known if name not in taken]
+    if not others:
+        raise InvalidData(
+            "The formula's '.' stands for all columns that are not named elsewhere, and there are none.",
+            value=".",
+        )
+    return formula._replace(fixed=filled(formula.fixed, others))
 
 
 def _named(
@@ -263,10 +349,12 @@ def _named(
 ) -> list[str]:
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    texts += [smooth.argument for smooth in formula.smooths]
     if response:
         texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
     names = [name for text in texts for name in named_columns(text, known, formula.text, own)]
     names += [name for bar in formula.bars for name in bar.columns]
+    names += [smooth.by for smooth in formula.smooths if smooth.by is not None]
     for name in names:
         if name not in known:
             at = _find(formula.text, name)

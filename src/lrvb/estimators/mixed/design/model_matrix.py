@@ -15,6 +15,7 @@ from ....errors import InvalidData, InvalidModel
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
 from .columns import Table, close_to, is_date, is_text
+from .transforms import remembering
 
 KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "lambda"}
 LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
@@ -91,7 +92,7 @@ def check_syntax(text: str, within: str = "") -> None:
 
     for dot in re.finditer(r"(?<![\w.)])\.(?![\w.])", text):
         raise formula_error(
-            text, dot.start(), "A column was expected: '.' stands for no columns here.", within
+            text, dot.start(), "A column was expected: '.' stands for no columns in a bar.", within
         )
     try:
         formula = formulaic.Formula(text)
@@ -212,7 +213,7 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
                 table.frame,
                 output="numpy",
                 na_action="ignore",
-                context={**FUNCTIONS, **table.functions},
+                context={**FUNCTIONS, **remembering(), **table.functions},
             )
     except DataMismatchWarning as error:
         unknown = str(error).partition("{")[2].partition("}")[0]
@@ -257,7 +258,9 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
                 f"Column '{name}' holds dates; make a number of them, such as days since the first.",
                 column=name,
             )
-        if not (is_text(column) or re.search(rf"\bC\(\s*`?{re.escape(name)}`?\s*[,)]", text)):
+        if not (
+            is_text(column) or re.search(rf"\b(C|factor)\(\s*`?{re.escape(name)}`?\s*[,)]", text)
+        ):
             continue
         levels = column.nunique()
         if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:

@@ -52,8 +52,9 @@ def _columns(design: Design, names: list[str]) -> np.ndarray:
 
 
 def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> np.ndarray | None:
-    """b ≠ 0 with sign·Xb ≥ 0, = 0 on bound rows, > 0 somewhere, |b| ≤ 1/size; None if there is none.
+    """b ≠ 0 with sign·Xb ≥ 0, = 0 on bound rows, ≠ 0 somewhere, |b| ≤ 1/size; None if there is none.
 
+    Rows of sign 0 go either way: b that moves none but them is one.
     Exact for any number of rows: a linear programme maximises Σ sign·Xb under the constraints of few
     rows, and rows that its solution violates are added until none is violated (b separates) or
     the maximum is zero (fewer constraints already allow nothing).
@@ -64,6 +65,13 @@ def separating_direction(X: np.ndarray, sign: np.ndarray, bound: np.ndarray) -> 
 
     size = measure(X).size
     basis = np.eye(X.shape[1])
+    said = bound | (sign != 0)
+    if not said.all():
+        R = triangle(X[said], np.zeros(X.shape[1]), size) if said.any() else np.zeros_like(basis)
+        unsaid = null_space(R / np.sqrt(max(said.sum(), 1)), rcond=1e-10)
+        if unsaid.shape[1]:
+            return unsaid[:, 0] / size
+        X, sign, bound = X[said], sign[said], bound[said]
     if bound.any():
         R = triangle(X[bound], np.zeros(X.shape[1]), size)
         basis = null_space(R / np.sqrt(bound.sum()), rcond=1e-10)

@@ -43,11 +43,11 @@ class Standardisation(NamedTuple):
 
 
 def standardisation(design: Design) -> Standardisation:
-    """Centres where an intercept can absorb them, standard deviations, the mean of a gaussian y."""
+    """Centres where an intercept can absorb them, standard deviations, the mean of a y that translates."""
     names = design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns, shift = centred(design.measures, intercept), 0.0
-    if intercept is not None and design.family.quadratic:
+    if intercept is not None and design.family.translates:
         shift = design.response.mean
     return Standardisation(columns.center, columns.unit(), intercept, shift)
 

@@ -29,6 +29,7 @@ def take_rows(design: Design, rows: np.ndarray) -> Design:
     return replace(
         design,
         y=design.y[rows],
+        weights=None if design.weights is None else design.weights[rows],
         trials=None if design.trials is None else design.trials[rows],
         X=design.X[rows],
         offset=None if design.offset is None else design.offset[rows],

@@ -62,14 +62,16 @@ def arrange(
     if not groupings:
         groupings = [Grouping(codes, np.zeros((design.n, 0)), 0)]
     _require_memory(design, factors, groupings)
-    layout = Layout(standard.inward(design.X)[order], groupings[0], groupings[1:])
+    weights = None if design.weights is None else design.weights[order]
+    layout = Layout(standard.inward(design.X)[order], groupings[0], groupings[1:], weights)
     terms = [
         PriorTerm(block_name(term.name, len(term.coefficients)), place.factor, place.columns)
         for term, place in zip(design.terms, places, strict=True)
         if place.factor >= 0
     ]
     own = _own_precision(design, places)
-    precisions = Precisions(layout, alpha, terms, prior.P0, own)
+    count = design.total if design.family.quadratic else None
+    precisions = Precisions(layout, alpha, terms, prior.P0, own, count)
     masks = precisions.masks() if factorization == "mean_field" else None
     offset = np.zeros(design.n) if design.offset is None else design.offset[order]
     given: Reweighted | LeastSquares
@@ -114,10 +116,16 @@ def _own_precision(design: Design, places: list[Place]) -> str | None:
 def _rows(design: Design, order: np.ndarray, blocked: bool) -> RowLikelihood:
     """The rows in their order, with an effect of their own where the design has one."""
     y, given = design.y[order], take(design.given, order)
+    weights = None if design.weights is None else design.weights[order]
     if design.observation is None:
-        return Averaged(design.family, y, given)
+        return Averaged(design.family, y, given, weights)
     if blocked:
-        return Joint(Averaged(design.family, y, given))
+        return Joint(Averaged(design.family, y, given, weights))
+    if weights is not None:
+        raise InvalidModel(
+            "An effect of each row with a factor of its own has no sums over weighted rows; leave out "
+            "weights, or factorization='mean_field'."
+        )
     from ....collapsed.gaussian.tilted_rows import TiltedRows
 
     return TiltedRows(design.family, y, given)

@@ -60,7 +60,7 @@ def _from_sample(
         more = len(design.factors[term.factor].levels) / len(small.factors[term.factor].levels)
         _multiply(parameters[block_name(term.name, len(term.coefficients))], more)
     if RESIDUAL in parameters:
-        _multiply(parameters[RESIDUAL], design.n / small.n)
+        _multiply(parameters[RESIDUAL], design.total / small.total)
     return Optimum(problem.alpha, initial(problem.alpha, parameters))
 
 

@@ -28,7 +28,7 @@ def start(design: Design) -> dict[str, dict[str, Any]]:
             dof = levels + q + 1.0
             init[name] = {"dof": dof, "scale": np.diag(precision) / dof}
     if design.family.quadratic:
-        shape = 0.5 * design.n + 1
+        shape = 0.5 * design.total + 1
         init[RESIDUAL] = {"shape": shape, "rate": shape * 0.5 * residual}
     return init
 

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidModel
+from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
-from ....numerics.pareto import smooth
+from ....numerics.pareto import smooth_columns
 from ....posterior.leave_one_out import left_out_table
 from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
+from ..partitions.design import PartitionedDesign
+from ..priors.stated import MixedPriors
 from .fit import IntegratedFit, integrate_model
 from .left_out import Lot, Sample, lots, lots_given, sample
 from .sensitivity import PriorSensitivity
@@ -80,12 +83,11 @@ class MixedSensitivity(PriorSensitivity):
         values, k_hat = np.empty((n, len(at))), np.empty(n)
         for lot in self._lots(drawn, codes, n, at):
             moved = self._moved(lot, at)
-            for j, b in enumerate(lot.blocks):
-                smoothed, k_hat[b] = smooth(log_w - lot.out.log_p[:, j])
-                w = np.exp(smoothed)
-                values[b] = w @ T - center
-                if moved is not None:
-                    values[b] += w @ moved[:, j]
+            smoothed, k_hat[lot.blocks] = smooth_columns(log_w[:, None] - lot.out.log_p)
+            w = np.exp(smoothed)
+            values[lot.blocks] = w.T @ T - center
+            if moved is not None:
+                values[lot.blocks] += np.einsum("sj,sjk->jk", w, moved)
         refitted = np.zeros(n, dtype=bool)
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
         doubted = np.flatnonzero(~(k_hat <= DOUBTED) & (size > MOVES))
@@ -130,6 +132,11 @@ class MixedSensitivity(PriorSensitivity):
 
     def moved_mean(self, other: IntegratedFit) -> np.ndarray:
         """The means (a,) of another integration of the same quantities."""
+        if len(other.estimate.m) != len(self.estimate.m):
+            raise InvalidModel(
+                "Without these rows a value of the response does not occur any more, and the model has fewer "
+                "parameters; its means cannot be compared."
+            )
         return other.estimate.m
 
     def loo(
@@ -145,6 +152,7 @@ class MixedSensitivity(PriorSensitivity):
             labels,
             f"{len(drawn.weights):,} draws",
             what=what,
+            given_all=given or isinstance(self.found.statement.inside, Fixed),
         )
 
     def _blocks(self, codes: np.ndarray | None) -> tuple[np.ndarray, int]:
@@ -167,3 +175,10 @@ class MixedSensitivity(PriorSensitivity):
         here = np.flatnonzero(at < self.found.statement.p)
         result[..., here] = beta[..., at[here]]
         return result
+
+
+def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:
+    """What can be asked of a fit: rows too, where they are in memory."""
+    if isinstance(found.design, PartitionedDesign):
+        return PriorSensitivity(found, priors)
+    return MixedSensitivity(found, priors)

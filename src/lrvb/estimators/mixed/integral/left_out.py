@@ -14,9 +14,9 @@ from ....integrated.importance import resampled
 from ....integrated.normal import Normal
 from .fit import IntegratedFit
 
-WORK = 2e8  # evaluations of a row's density that one answer may cost: about five seconds
-SMOOTHED = 2e7  # blocks × draws whose weights are smoothed: about as long
-FEWEST, MOST = 256, 2048  # draws
+WORK = 5e7  # evaluations of a row's density that one answer may cost: about five seconds
+SMOOTHED = 1e7  # blocks × draws whose weights are smoothed: about as long
+FEWEST = 256  # draws
 CELLS = 2**22  # numbers of blocks × draws that are kept at a time
 
 
@@ -36,14 +36,18 @@ class Lot(NamedTuple):
 
 
 def sample(found: IntegratedFit, blocks: int) -> Sample:
-    """All draws that matter, or as many as are worth their time."""
+    """All draws that matter, or as many as are worth their time, with their weights' roots.
+
+    Draws of little weight are where the posterior without a block may be: they are kept.
+    """
     inside, n = found.statement.inside, found.design.n
     work = 10.0 * n if isinstance(inside, Normal) else 2 * inside.work + n
-    most = int(np.clip(min(WORK / work, SMOOTHED / max(blocks, 1)), FEWEST, MOST))
+    most = max(FEWEST, int(min(WORK / work, SMOOTHED / max(blocks, 1))))
     if len(found.weights) <= most:
         return Sample(np.arange(len(found.weights)), found.theta, found.weights)
-    at = resampled(found.weights, most)
-    return Sample(at, found.theta[at], np.full(most, 1 / most))
+    root = np.sqrt(found.weights)
+    at = resampled(root / root.sum(), most)
+    return Sample(at, found.theta[at], root[at] / root[at].sum())
 
 
 def lots(
@@ -62,11 +66,12 @@ def lots(
         first = np.zeros(n, dtype=np.int64)
         first[codes[::-1]] = terms[-1].codes[::-1]
         order = np.argsort(first, kind="stable")
+    volume = np.bincount(codes, _volume(found), minlength=n)
     for start in range(0, n, size):
         some = np.sort(order[start : start + size])
         blocks = blocks_of(codes, some)
         out = leave_out(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
-        yield Lot(some, out)
+        yield Lot(some, out._replace(log_p=out.log_p + volume[some]))
 
 
 def lots_given(found: IntegratedFit, drawn: Sample, seed: int = 0) -> Iterator[Lot]:
@@ -77,4 +82,13 @@ def lots_given(found: IntegratedFit, drawn: Sample, seed: int = 0) -> Iterator[L
     for start in range(0, found.design.n, size):
         some = np.arange(start, min(start + size, found.design.n))
         log_p = given_levels(statement.inside, statement.rows, terms, drawn.theta, some, rng)
-        yield Lot(some, LeftOut(log_p))
+        yield Lot(some, LeftOut(log_p + _volume(found)[some]))
+
+
+def _volume(found: IntegratedFit) -> np.ndarray:
+    """What rows' densities have beyond those of the response on the scale of its sums, (N,)."""
+    design = found.design
+    if not design.family.quadratic:
+        return np.zeros(design.n)
+    each = np.broadcast_to(design.family.constant(design.y), (design.n,))
+    return each if design.weights is None else design.weights * each

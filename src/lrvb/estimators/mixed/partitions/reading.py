@@ -104,6 +104,7 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
         "terms": [term._replace(R=away) for term in small.terms],
         "factors": [factor._replace(codes=away) for factor in small.factors],
         "rows": pd.RangeIndex(measured.y.n),
+        "frame": away,
         "dropped": dropped,
     }
     return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)

@@ -27,7 +27,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 TRANSFORMS = frozenset(
     {"log", "log10", "log2", "exp", "exp10", "exp2", "bs", "cc", "cr", "cs", "center", "lag"}
-    | {"poly", "scale", "standardize", "C", "I", "Q", "hashed"}
+    | {"poly", "scale", "standardize", "C", "I", "Q", "hashed", "factor", "ns"}
     | {"Treatment", "Poly", "Sum", "Helmert", "Diff"}
 )
 CONTRASTS = frozenset(["treatment", "sum", "helmert", "diff", "poly", "SAS", "custom"])
@@ -85,7 +85,7 @@ def own_functions(functions: Any) -> dict[str, Callable[..., Any]]:
                 f"functions has {name!r}: {function!r}; it must map names to functions, such as "
                 "{'f': f}."
             )
-        if name in TRANSFORMS or name in FUNCTIONS or name in ("np", "contr"):
+        if name in TRANSFORMS or name in FUNCTIONS or name in ("np", "contr", "s"):
             raise InvalidModel(
                 f"functions has '{name}', which a formula knows already; choose another name."
             )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .scanning import Scan, formula_error
 
 NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+FACTOR = re.compile(rf"factor\s*\(\s*({NAME.pattern})\s*\)")  # every grouping column is one
 
 
 class Bar(NamedTuple):
@@ -83,12 +84,12 @@ def _groups(text: str, start: int, stop: int) -> list[tuple[str, ...]]:
     columns: tuple[str, ...] = ()
     at = start
     while True:
-        match = NAME.match(text, at, stop)
+        match = FACTOR.match(text, at, stop) or NAME.match(text, at, stop)
         if match is None:
             raise formula_error(
                 text, min(at, stop), "The name of a grouping column was expected here, as in (1|g)."
             )
-        name = match.group().strip("`")
+        name = (match.group(1) if match.re is FACTOR else match.group()).strip("`")
         if name in columns:
             raise formula_error(text, at, f"The column '{name}' is already part of this group.")
         columns = (*columns, name)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 from ....errors import InvalidModel
 from .bars import Bar, read_bar
 from .scanning import Scan, formula_error, scan
+from .smooths import SmoothText, read_smooth
+from .translation import translated
 
 EXAMPLE = "'y ~ x + (1|g)'"
 
 
 class Formula(NamedTuple):
-    """The parts of `response ~ fixed + offset(...) + (lhs|group)`.
+    """The parts of `response ~ fixed + offset(...) + s(...) + (lhs|group)`.
 
     response is one arithmetic expression, or the successes when `trials` is given. Bars are
     expanded: (1|a/b) appears as (1|a) and (1|a:b).
@@ -28,6 +30,7 @@ class Formula(NamedTuple):
     fixed: str
     offsets: tuple[str, ...]
     bars: tuple[Bar, ...]
+    smooths: tuple[SmoothText, ...] = ()
 
 
 class Piece(NamedTuple):
@@ -42,7 +45,7 @@ def parse(text: str) -> Formula:
     """The parts of a formula in lme4's syntax; a typo is an error that shows its place."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidModel(f"The formula is {text!r}; give text such as {EXAMPLE}.")
-    marks = scan(text)
+    marks = scan(translated(text))
     text = marks.text
     tildes = list(marks.find("~", 0, len(text)))
     if not tildes:
@@ -55,7 +58,7 @@ def parse(text: str) -> Formula:
     if marks.parent[tilde] >= 0:
         raise formula_error(text, tilde, "The '~' was expected outside brackets.")
     response, trials = _response(marks, tilde)
-    fixed, offsets, bars = [], [], []
+    fixed, offsets, bars, smooths = [], [], [], []
     for piece in _pieces(marks, tilde + 1):
         if list(marks.find("|", piece.start, piece.stop)):
             if piece.sign == "-":
@@ -65,14 +68,17 @@ def parse(text: str) -> Formula:
             bars += read_bar(marks, piece.start, piece.stop)
         elif (argument := _offset(marks, piece)) is not None:
             offsets.append(argument)
+        elif (smooth := read_smooth(marks, piece.start, piece.stop, piece.sign)) is not None:
+            smooths.append(smooth)
         else:
             fixed.append(f"{piece.sign} {text[piece.start : piece.stop]}")
     fixed_text = " ".join(fixed).removeprefix("+ ") or "1"
-    return Formula(text, response, trials, fixed_text, tuple(offsets), tuple(bars))
+    parts = tuple(offsets), tuple(bars), tuple(smooths)
+    return Formula(text, response, trials, fixed_text, *parts)
 
 
 def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:
-    """The expression left of '~', or the two of prop(successes, trials)."""
+    """The expression left of '~', or successes and trials of prop(s, n) or cbind(s, failures)."""
     text = marks.text
     start, stop = marks.trimmed(0, tilde)
     if start == stop:
@@ -87,18 +93,18 @@ def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:
         raise formula_error(
             text, marks.closing[opening] + 1, f"A '~' was expected after {call.group(1)}(...)."
         )
-    if call.group(1) == "cbind":
-        raise formula_error(
-            text, start, "Write prop(successes, trials) for a binomial response, not cbind(...)."
-        )
     commas = [at for at in marks.find(",", opening, stop) if marks.parent[at] == opening]
     if len(commas) != 1 or not (
         text[opening + 1 : commas[0]].strip() and text[commas[0] + 1 : stop - 1].strip()
     ):
         raise formula_error(
-            text, opening, "Two arguments were expected here, as in prop(successes, trials)."
+            text,
+            opening,
+            "Two arguments were expected here, as in prop(successes, trials) or "
+            "cbind(successes, failures).",
         )
-    return text[opening + 1 : commas[0]].strip(), text[commas[0] + 1 : stop - 1].strip()
+    first, second = text[opening + 1 : commas[0]].strip(), text[commas[0] + 1 : stop - 1].strip()
+    return first, second if call.group(1) == "prop" else f"{first} + {second}"
 
 
 def _pieces(marks: Scan, start: int) -> list[Piece]:

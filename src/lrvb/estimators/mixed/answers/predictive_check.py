@@ -1,0 +1,73 @@
+"""Would the model have made data like these? Data replicated from joint draws, beside those observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ....posterior.check_up import GOOD, LOOK, Finding
+from ..design.design import Design
+from .joint import JointDraws, linear_predictor
+from .prediction import fitted_rows
+
+DRAWS, FEWEST = 200, 50
+CELLS = 4e7  # rows × draws of all replications
+AT_ONCE = 2**22
+STRANGE = 0.01  # of a replicated statistic: the share of draws at or beyond what was observed
+WHAT = "predictive check"
+
+
+def predictive_finding(design: Design, draw: Callable[[int], JointDraws]) -> Finding:
+    """Mean, sd, share of zeros and largest value of replicated data, with levels as they are drawn.
+
+    `draw` gives so many joint draws. A statistic is strange if fewer than 1 % of the replications are as
+    far out.
+    """
+    n = int(np.clip(CELLS / design.n, FEWEST, DRAWS))
+    statistics = _statistics(design)
+    seen = {name: f(design.y) for name, f in statistics.items()}
+    made: dict[str, list[float]] = {name: [] for name in statistics}
+    for y in _replicated(design, draw(n)):
+        for name, f in statistics.items():
+            made[name].append(f(y))
+    shares = {name: _share(np.array(made[name]), seen[name]) for name in statistics}
+    worst = min(shares, key=lambda name: min(shares[name], 1 - shares[name]))
+    low, high = np.quantile(made[worst], [0.03, 0.97])
+    said = (
+        f"the {worst} is {seen[worst]:.3g}, of replicated data {low:.3g} to {high:.3g} "
+        f"(p = {shares[worst]:.2g})"
+    )
+    if min(shares[worst], 1 - shares[worst]) < STRANGE:
+        return Finding(LOOK, WHAT, f"The model does not make data like these: {said}.")
+    names = ", ".join(statistics)
+    return Finding(GOOD, WHAT, f"Replicated data are alike in {names}; {said}.")
+
+
+def _statistics(design: Design) -> dict[str, Callable[[np.ndarray], float]]:
+    found: dict[str, Callable[[np.ndarray], float]] = {"mean": lambda y: float(y.mean())}
+    single = design.trials is None or bool(np.all(design.trials == 1))
+    if design.family.binary or (design.family.name == "binomial" and single):
+        return found
+    found["sd"] = lambda y: float(y.std())
+    if design.family.discrete:
+        found["share of zeros"] = lambda y: float((y == 0).mean())
+    found["largest value"] = lambda y: float(y.max())
+    return found
+
+
+def _replicated(design: Design, draws: JointDraws) -> Iterator[np.ndarray]:
+    """One response of all rows for every draw."""
+    rng = np.random.default_rng(0)
+    rows = fitted_rows(design)
+    step = max(1, AT_ONCE // design.n)
+    for start in range(0, len(draws), step):
+        some = draws.some(slice(start, start + step))
+        eta = linear_predictor(design, some, rows, rng)
+        given = {name: part[:, None] for name, part in some.noise.items()} | dict(design.given)
+        yield from design.family.draw(rng, eta, given)
+
+
+def _share(made: np.ndarray, seen: float) -> float:
+    """Of replications at least as large as what was seen, those equal to it by half."""
+    return float((made > seen).mean() + (made == seen).mean() / 2)
