@@ -69,7 +69,8 @@ def check(model: Any, data: Any = None) -> Check:
 
     Where `log_prior` or `log_row` stand beside `global_term` or `local_term`, their gradients in the
     moments must agree, and a moment that does not is named. Without them a term is compared with the mean
-    under q of its own values at points, which finds a square of a mean but no missing normaliser. Nothing is fitted.
+    under q of its own values at points, which finds a square of a mean, not a
+    missing normaliser. Nothing is fitted.
     """
     name = type(model).__name__
     try:
