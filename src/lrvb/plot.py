@@ -144,10 +144,10 @@ def comparisons(table: Any, ax: Axes | None = None) -> Axes:
 def certificate(
     found: Any, names: Any = None, ax: Axes | None = None, *, prob: float = 0.94
 ) -> Axes:
-    """Both answers of a `Certificate`, quantity by quantity, in certified sds from the certified mean.
+    """All answers of a `Certificate`, quantity by quantity, in certified sds from the certified mean.
 
-    Blue bars are linear response's interval, black ones the certified; the verdict stands beside them.
-    `names` chooses some of the quantities.
+    Blue bars are linear response's interval, yellow mean field's, black ones the certified; the verdict
+    stands beside them. `names` chooses some of the quantities.
     """
     try:
         from .report.certificate_plot import draw_certificate
