@@ -18,6 +18,7 @@ from .laplace import Marginal
 from .mode import Mode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
+from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
 
 Progress = Callable[[int, int], None]
@@ -205,7 +206,7 @@ def integrate_path(
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
-        if not isinstance(inside, Crossed):
+        if not isinstance(inside, Crossed | Smoothed):
             return climb(inside.log_density, theta, inside.derivatives, longest), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
@@ -269,7 +270,7 @@ def _is_long(budget: Budget, work: float) -> bool:
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
-    if isinstance(inside, Crossed) or not _is_long(budget, work):
+    if isinstance(inside, Crossed | Smoothed) or not _is_long(budget, work):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 

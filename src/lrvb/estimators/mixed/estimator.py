@@ -27,6 +27,7 @@ from ...statement.problem import state_problem
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
+from .answers.effects import LevelEffects
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -39,8 +40,9 @@ from .answers.prediction import (
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
+from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects
+from .design.requirements import require_effects, require_no_smooths
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
@@ -54,6 +56,7 @@ from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
+from .text.formula import parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +65,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive):
+class MixedModel(AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
@@ -125,6 +128,7 @@ class MixedModel(AfterTheFit, Predictive):
         with a warning, while they are few.
         """
         design = self._read(data)
+        self._remember(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -136,6 +140,7 @@ class MixedModel(AfterTheFit, Predictive):
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
+                require_no_smooths(design, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -147,6 +152,10 @@ class MixedModel(AfterTheFit, Predictive):
         if not hasattr(data, "__dask_graph__"):
             own = self.functions, self.weights
             return build(self.formula, data, self.family, self.missing, *own)
+        if parse(self.formula).smooths:
+            raise InvalidModel(
+                "Rows on Dask have no smooths; give a pandas DataFrame, or splines such as ns(x, df=4)."
+            )
         if self.weights is not None:
             raise InvalidModel(
                 "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
@@ -245,7 +254,7 @@ class MixedModel(AfterTheFit, Predictive):
         design: Design,
         priors: MixedPriors,
         posterior: Posterior,
-        effects: Effects | IntegratedEffects,
+        effects: LevelEffects,
         answers: Answers,
         certificate: MixedCertificate,
     ) -> None:
@@ -256,6 +265,7 @@ class MixedModel(AfterTheFit, Predictive):
         self.log_evidence_ = certificate.log_evidence
         self.converged_ = posterior.converged
         self._effects, self._answers = effects, answers
+        self._stored_summary: pd.DataFrame | None = None  # of a variational fit from a file
 
     def __repr__(self) -> str:
         state = "not fitted"
@@ -308,15 +318,18 @@ class MixedModel(AfterTheFit, Predictive):
             self.posterior_,
             self.certificate_,
             prob,
+            self._stored_summary,
         )
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
-        several come as a list, or as a mapping from names of your own.
+        several come as a list, or as a mapping from names of your own. Other formulas, such as
+        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws.
         """
-        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
+        references = self._design().fixed.references()
+        return contrast_table(contrasts, self._fitted(), prob, references, self._values)
 
     def predict(
         self,

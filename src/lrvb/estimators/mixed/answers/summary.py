@@ -6,6 +6,7 @@ import html
 
 import pandas as pd
 
+from ....errors import InvalidModel
 from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
@@ -18,6 +19,7 @@ FIXED = "Fixed effects"
 RANDOM = "Standard deviations and correlations of the random effects"
 RESIDUAL = "Residual"
 RESPONSE = "Parameters of the response"
+STORED = 0.94  # the probability of intervals in a file
 
 
 class Summary(pd.DataFrame):
@@ -62,12 +64,20 @@ def summarize_model(
     posterior: Posterior,
     certificate: MixedCertificate,
     prob: float,
+    stored: pd.DataFrame | None = None,
 ) -> Summary:
-    """Fixed effects, sds and correlations of the random effects, and the residual's sd."""
+    """Fixed effects, sds and correlations of the random effects, and the residual's sd.
+
+    `stored` is the table of a variational fit that was read from a file, at the default probability.
+    """
     check_probability("prob", prob)
+    if stored is not None and prob != STORED:
+        raise InvalidModel(
+            f"A variational fit that was read from a file has the intervals of prob={STORED}, not of {prob}."
+        )
     fixed = _fixed(design, posterior, prob)
-    if posterior.weighted is not None:
-        every = posterior.summary(prob)
+    if posterior.weighted is not None or stored is not None:
+        every = posterior.summary(prob) if stored is None else stored.drop(columns="verdict")
         sds = every[every.index.str.startswith("sd[")]
         correlations = every[every.index.str.startswith("corr[")]
     else:
@@ -91,7 +101,7 @@ def summarize_model(
 
 
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    return posterior.summary(prob).loc[list(design.names)].drop(columns="verdict")
+    return posterior.summary(prob).loc[design.effects].drop(columns="verdict")
 
 
 def _heading(

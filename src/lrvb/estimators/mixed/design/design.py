@@ -30,6 +30,7 @@ from .model_matrix import (
 )
 from .rank import CONSTANT, check_rank
 from .response_column import read_response, read_trials
+from .smooths import Smooth, new_columns, read_smooths
 from .terms import Columns, Term, observation_factor, read_terms
 from .weights import check_name, split_weights, written_out
 
@@ -98,12 +99,26 @@ class Design:
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
     weights: np.ndarray | None = field(repr=False, default=None)
+    smooths: list[Smooth] = field(repr=False, default_factory=list)
     frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
 
     @cached_property
     def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
         return measure(self.X, self.weights)
+
+    @cached_property
+    def bent(self) -> np.ndarray:
+        """Which columns of X are the bends of smooths, (p,)."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for smooth in self.smooths:
+            found[smooth.places] = True
+        return found
+
+    @property
+    def effects(self) -> list[str]:
+        """Names of the fixed effects: all columns of X but the bends of smooths."""
+        return [name for name, bent in zip(self.names, self.bent, strict=True) if not bent]
 
     @property
     def total(self) -> float:
@@ -127,7 +142,7 @@ class Design:
         sd = float(np.sqrt(self.mean((y - mean) ** 2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
-        A = self.X / self.measures.unit(CONSTANT)
+        A = (self.X / self.measures.unit(CONSTANT))[:, ~self.bent]
         wA = A if self.weights is None else self.weights[:, None] * A
         coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
         return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
@@ -192,7 +207,7 @@ class Design:
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
-            X=self.fixed.apply(table),
+            X=np.column_stack([self.fixed.apply(table), *new_columns(self.smooths, table)]),
             offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
@@ -241,7 +256,11 @@ def build(
     row counts.
     """
     design = read_design(formula, data, family, missing, functions, weights)
-    check_rank(design.X, design.names, design.measures)
+    if design.smooths:
+        fixed = design.X[:, ~design.bent]
+        check_rank(fixed, design.effects, measure(fixed, design.weights))
+    else:
+        check_rank(design.X, design.names, design.measures)
     return design
 
 
@@ -279,6 +298,9 @@ def read_design(
     counts, table = split_weights(weights, table)
     y, trials = read_response(formula, table, likelihood)
     X, fixed = build_block(formula.fixed, table)
+    smooths, bends = read_smooths(formula.text, formula.smooths, table, X.shape[1])
+    if smooths:
+        X = np.column_stack([X, *bends])
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
     offsets = [build_number(text, table) for text in formula.offsets]
     return Design(
@@ -287,7 +309,7 @@ def read_design(
         y=y,
         trials=trials,
         X=X,
-        names=list(fixed.names),
+        names=[*fixed.names, *(name for smooth in smooths for name in smooth.names)],
         offset=total_of([values for values, _ in offsets]),
         terms=terms,
         factors=factors,
@@ -300,6 +322,7 @@ def read_design(
         coders=coders,
         functions=own,
         weights=counts,
+        smooths=smooths,
         frame=table.frame,
     )
 
@@ -326,10 +349,12 @@ def _named(
 ) -> list[str]:
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    texts += [smooth.argument for smooth in formula.smooths]
     if response:
         texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
     names = [name for text in texts for name in named_columns(text, known, formula.text, own)]
     names += [name for bar in formula.bars for name in bar.columns]
+    names += [smooth.by for smooth in formula.smooths if smooth.by is not None]
     for name in names:
         if name not in known:
             at = _find(formula.text, name)

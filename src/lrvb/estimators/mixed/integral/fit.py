@@ -79,7 +79,13 @@ def integrate_model(
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
     found = quantities(
-        design, priors, beta, statement.spreads(theta), residual, statement.dispersions(theta)
+        design,
+        priors,
+        beta,
+        statement.spreads(theta),
+        residual,
+        statement.dispersions(theta),
+        list(statement.smooth_sds(theta).T),
     )
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
@@ -97,6 +103,7 @@ def integrate_model(
         standard.T @ beta_V @ standard.T.T,
         theta,
         weights,
+        m[:p] ** 2 + np.diag(Sigma)[:p],
     )
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
@@ -177,8 +184,9 @@ def _mean_field(
     beta_V: np.ndarray,
     theta: np.ndarray,
     weights: np.ndarray,
+    squares: np.ndarray,
 ) -> np.ndarray:
-    """V: β given E θ, and the mean-field factors of sds, correlations and precisions."""
+    """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E β²."""
     sds: dict[str, float] = {}
     parts = [beta_V] if len(beta_V) else []
     for t, (term, prior, names) in enumerate(
@@ -198,6 +206,9 @@ def _mean_field(
         values = again.values
         deviations = np.sqrt(w @ (values - w @ values) ** 2)
         sds |= dict(zip(again.labels, deviations, strict=True))
+    for smooth, (label, own) in zip(design.smooths, priors.smooths, strict=True):
+        bends = float(squares[smooth.places].sum())
+        sds[sd_name(label)] = one_sd(own, len(smooth.places), bends)[0]
     if isinstance(statement.inside, Normal):
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
@@ -214,7 +225,7 @@ def _of_one(name: str, found: tuple[float, float, float], effect: str) -> dict[s
 
 
 def _only(design: Design, t: int) -> Design:
-    return replace(design, terms=[design.terms[t]], names=[])
+    return replace(design, terms=[design.terms[t]], names=[], smooths=[])
 
 
 def _only_prior(priors: MixedPriors, t: int) -> MixedPriors:

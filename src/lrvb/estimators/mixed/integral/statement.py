@@ -8,12 +8,15 @@ import numpy as np
 
 from ....errors import LrvbError
 from ....integrated.choice import choose
+from ....integrated.crossed import MOST_DRAWN
 from ....integrated.density import Density
 from ....integrated.gaussian import Gaussian, dense_work
 from ....integrated.inside import Inside
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
+from ....integrated.penalties import Penalty
 from ....integrated.regression import Regression
+from ....integrated.smoothed import Smoothed
 from ....integrated.terms import Spread, Term, split_by_size
 from ....likelihoods.dispersion import Dispersion, values_at
 from ....prior import Gamma, Wishart
@@ -53,6 +56,14 @@ class Statement(NamedTuple):
         k = sum(dispersion.range.size for dispersion in self.parameters)
         return theta[:, theta.shape[1] - k :]
 
+    def smooth_sds(self, theta: np.ndarray) -> np.ndarray:
+        """The sd of every smooth (n, k) at n points of θ."""
+        if isinstance(self.inside, Normal):
+            return np.exp(self.inside.penalised(theta))
+        if isinstance(self.inside, Smoothed):
+            return np.exp(theta[:, self.inside.own])
+        return np.empty((len(theta), 0))
+
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ, in the design's order, at n points of θ."""
         first = 0 if isinstance(self.inside, Normal) else self.inside.p
@@ -86,6 +97,10 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         tuple(prior for _, prior in priors.dispersions),
         ones,
         residual_scale(design) if design.family.link.has_units else 1.0,
+        tuple(
+            Penalty(smooth.places, 1 / standard.scale[smooth.places], prior)
+            for smooth, (_, prior) in zip(design.smooths, priors.smooths, strict=True)
+        ),
     )
     if design.weights is not None:
         rows = rows.weighted(design.weights)
@@ -97,6 +112,15 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
     found = choose(rows, terms)
     if found is None:
         raise NoExactSums(_why_not(design))
+    if rows.penalties:
+        drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
+        if drawn > MOST_DRAWN:
+            raise NoExactSums(
+                f"smooths and levels of {drawn} coefficients cannot be drawn with the others "
+                f"({MOST_DRAWN} can)"
+            )
+        size = sum(term.size for term in terms)
+        found = found._replace(inside=Smoothed(found.inside, rows.penalties, size))
     return Statement(found.inside, tuple(terms), found.order, rows.p, rows, design.dispersions)
 
 

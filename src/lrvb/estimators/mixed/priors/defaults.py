@@ -75,6 +75,11 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
     return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
 
 
+def default_smooth(design: Design) -> HalfStudentT:
+    """HalfStudentT(3, 2.5 s): the sd of a smooth is its own size, √mean f² over the rows."""
+    return HalfStudentT(SD_DF, SD_WIDTH * (residual_scale(design) if _has_units(design) else 1.0))
+
+
 def default_correlations() -> LKJ:
     """Uniform."""
     return LKJ(1.0)
@@ -115,6 +120,10 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     columns = design.columns(term)
     size = columns.unit(CONSTANT) if "1" in names else columns.size
     return residual_scale(design) if design.family.link.has_units else 1.0, size
+
+
+def _has_units(design: Design) -> bool:
+    return bool(design.family.link.has_units)
 
 
 def default_dispersion(design: Design, dispersion: Dispersion) -> Any:
