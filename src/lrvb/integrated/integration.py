@@ -53,7 +53,8 @@ class Integral:
 
     node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments at
     the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
-    what each of P probes alone would add to the log density, where it is known by their mean.
+    what each of P probes alone would add to the log density, where it is known by their mean. doubt (n,) is a
+    part of the log density that is known to no more than about its own size.
     """
 
     theta: np.ndarray
@@ -64,6 +65,7 @@ class Integral:
     second: np.ndarray | None = field(default=None, repr=False)
     sample: np.ndarray | None = field(default=None, repr=False)
     noise: np.ndarray | None = field(default=None, repr=False)
+    doubt: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:

@@ -48,7 +48,7 @@ from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
+from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
@@ -72,9 +72,10 @@ class MixedModel(AfterTheFit, Predictive, Curves):
     (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
     "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
     `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
-    are integrated by importance sampling, with all
-    coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
-    "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
+    are integrated by importance sampling, with all coefficients (β, z) summed out exactly given
+    them; where that cannot be done, by a Gaussian block given them, whose evidence every level's own
+    sum mends. "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors.
+    "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
@@ -271,7 +272,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            steps = "draws" if self.certificate_.method == IMPORTANCE else "iterations"
+            steps = "iterations" if self.certificate_.method == VARIATIONAL else "draws"
             state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"

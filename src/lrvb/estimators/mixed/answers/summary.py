@@ -11,7 +11,7 @@ from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
-from ..integral.certificate import IMPORTANCE, MixedCertificate
+from ..integral.certificate import VARIATIONAL, MixedCertificate
 from ..priors.stated import MixedPriors
 from .standard_deviations import correlation_table, sd_table
 
@@ -118,7 +118,7 @@ def _heading(
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
-    if certificate.method == IMPORTANCE:
+    if certificate.method != VARIATIONAL:
         reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
         f"{'Mixed model' if design.terms else 'Regression'}: {formula}",

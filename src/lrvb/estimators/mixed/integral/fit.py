@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import block_diag
 
+from ....errors import LrvbError
+from ....integrated.block.integration import integrate_block
+from ....integrated.block.model import Block
 from ....integrated.gaussian import Gaussian
-from ....integrated.inside import Effects
-from ....integrated.integration import Integral, integrate_gaussian, integrate_path
+from ....integrated.inside import Effects, Inside
+from ....integrated.integration import Integral, TooMuchWork, integrate_gaussian, integrate_path
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
@@ -63,16 +66,16 @@ def integrate_model(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> IntegratedFit:
-    """The posterior of a design; `NoExactSums` or `TooMuchWork` where there is no way to it."""
+    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
     statement = state(design, priors, standard)
+    try:
+        integral = _integrated(statement.inside, seed, progress)
+    except TooMuchWork as error:
+        if isinstance(statement.inside, Normal):
+            raise
+        statement = state(design, priors, standard, _clause(error))
+        integral = _integrated(statement.inside, seed, progress)
     inside = statement.inside
-    if isinstance(inside, MatrixFree):
-        integral = integrate_matrix_free(inside, seed=seed, progress=progress)
-    elif isinstance(inside, Gaussian):
-        integral = integrate_gaussian(inside, seed=seed, progress=progress)
-    else:
-        assert not isinstance(inside, Normal)
-        integral = integrate_path(inside, seed=seed, progress=progress)
     at = integral.weighted.heavy()
     theta = integral.theta[at]
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
@@ -108,7 +111,8 @@ def integrate_model(
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    certificate = certify(integral, at, T, within_sds, found.labels)
+    why = inside.why if isinstance(inside, Block) else ""
+    certificate = certify(integral, at, T, within_sds, found.labels, why)
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     return IntegratedFit(
         design,
@@ -125,6 +129,24 @@ def integrate_model(
         found.absent,
         certificate,
     )
+
+
+def _integrated(inside: Normal | Inside, seed: int, progress: Progress | None) -> Integral:
+    """Weighted draws of θ, by the way that these sums ask for."""
+    if isinstance(inside, MatrixFree):
+        return integrate_matrix_free(inside, seed=seed, progress=progress)
+    if isinstance(inside, Gaussian):
+        return integrate_gaussian(inside, seed=seed, progress=progress)
+    if isinstance(inside, Block):
+        return integrate_block(inside, seed=seed, progress=progress)
+    assert not isinstance(inside, Normal)
+    return integrate_path(inside, seed=seed, progress=progress)
+
+
+def _clause(error: LrvbError) -> str:
+    """A sentence as a clause."""
+    sentence = str(error)
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 def _in_design(statement: Statement, parts: tuple) -> list:

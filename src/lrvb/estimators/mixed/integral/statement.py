@@ -1,4 +1,4 @@
-"""From a design and its priors to sums that are exact given the hyperparameters, if there are any."""
+"""From a design and its priors to the sums inside: exact given the hyperparameters, or a Gaussian block."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import LrvbError
+from ....integrated.block.model import Block
 from ....integrated.choice import choose
 from ....integrated.crossed import MOST_DRAWN
 from ....integrated.density import Density
@@ -31,7 +32,7 @@ DENSE = 2e7  # evaluations of a row's density that all of them may cost: about h
 
 
 class NoExactSums(LrvbError):
-    """A model whose coefficients cannot be summed out exactly."""
+    """A model with smooths whose coefficients cannot be summed out exactly."""
 
 
 class Statement(NamedTuple):
@@ -72,8 +73,13 @@ class Statement(NamedTuple):
         return [term.spread(parts[t]) for t, term in enumerate(self.terms)]
 
 
-def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Statement:
-    """The sums of a design; `NoExactSums` says why there are none."""
+def state(
+    design: Design, priors: MixedPriors, standard: Standardisation, instead: str = ""
+) -> Statement:
+    """The sums of a design; a Gaussian block where none are exact, or where `instead` says why not those.
+
+    `NoExactSums` of a model with smooths, which a block does not have.
+    """
     terms = []
     for t, (term, prior) in enumerate(zip(design.terms, priors.terms, strict=True)):
         codes, R, columns = design.term_rows(t)
@@ -109,9 +115,13 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
-    found = choose(rows, terms)
+    found = None if instead else choose(rows, terms)
     if found is None:
-        raise NoExactSums(_why_not(design))
+        why = instead or _why_not(design)
+        if rows.penalties:
+            raise NoExactSums(why)
+        block = Block(rows, terms, why)
+        return Statement(block, tuple(terms), order, rows.p, rows, design.dispersions)
     if rows.penalties:
         drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
         if drawn > MOST_DRAWN:
