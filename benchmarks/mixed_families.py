@@ -1,8 +1,8 @@
 """Families of mixed models: time beside Poisson's, and intervals of simulated truth.
 
-    python benchmarks/mixed_families.py            # 5,000 rows, 200 groups, every family of counts
-    python benchmarks/mixed_families.py --recover  # Owls-like counts: how often intervals cover
-    python benchmarks/mixed_families.py --large    # 500,000 rows, 20,000 groups, negative binomial
+python benchmarks/mixed_families.py            # 5,000 rows, 200 groups, every family of counts
+python benchmarks/mixed_families.py --recover  # Owls-like counts: how often intervals cover
+python benchmarks/mixed_families.py --large    # 500,000 rows, 20,000 groups, negative binomial
 """
 
 from __future__ import annotations
