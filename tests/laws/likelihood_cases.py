@@ -13,6 +13,7 @@ from lrvb.likelihoods import (
     BERNOULLI,
     BETA,
     BINOMIAL,
+    CUMULATIVE,
     GAMMA,
     GAUSSIAN,
     HURDLE_NEGATIVE_BINOMIAL,
@@ -119,6 +120,13 @@ SHIPPED = [
         Student(), ETA + COUNTS / 40, ETA, {"sigma": 0.7, "df": 30.0}, sds=(0.0, 0.15, 1.0)
     ),
     LikelihoodCase(Student(df=25), ETA + COUNTS / 40, ETA, {"sigma": 0.7}, sds=(0.0,)),
+    LikelihoodCase(
+        CUMULATIVE,
+        np.array([1.0, 2.0, 1.0, 3.0, 2.0, 4.0, 3.0]),
+        ETA / 2,
+        {"threshold[1]": -1.0, "threshold[2]": 0.4, "threshold[3]": 2.0},
+        {"is no category": ([1.0, 2.0, 2.5], 2)},
+    ),
     LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]
 CASES = [

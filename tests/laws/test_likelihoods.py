@@ -41,6 +41,8 @@ def support(case: LikelihoodCase, n: int) -> tuple[np.ndarray, np.ndarray]:
     mean = float(case.likelihood.mean(eta, given)[0])
     sd = float(np.sqrt(case.likelihood.variance(eta, given)[0]))
     if case.likelihood.discrete:
+        if case.likelihood.categorical:
+            return np.arange(1.0, len(given) + 2), np.ones(len(given) + 1)
         top = given["trials"][0] if "trials" in given else 1 if case.likelihood.binary else None
         y = np.arange(top + 1.0 if top else np.ceil(mean + 40 * sd + 60))
         return y, np.ones_like(y)

@@ -409,9 +409,11 @@ class Factor(ABC):
 
         A level without rows has its prior's.
         """
-        precision, _ = self._precision(theta)
-        S = np.tensordot(weights, np.linalg.inv(precision), axes=1)
-        pairs, q = self._pairs, self.q
+        pairs, q, S = self._pairs, self.q, np.zeros((self.q, self.q))
+        some = np.flatnonzero(weights > 0)
+        parts = split_by_size(theta[some, self.p : self.p + self.k], self.terms)
+        for at, term, part in zip(self._places, self.terms, parts, strict=True):
+            S[at, at] = np.tensordot(weights[some], term.spread(part).covariance, axes=1)
         prior = np.array([S[i, j] for i, j in pairs])
         m1 = np.vstack([first.reshape(-1, q), np.zeros(q)])[self.groups.group]
         m2 = np.vstack([second.reshape(-1, len(pairs)), prior])[self.groups.group]

@@ -10,7 +10,7 @@ import numpy as np
 
 from .coordinates import LOG, Kind
 from .inside import Drawn, Lines
-from .penalties import total_precision
+from .penalties import add_precisions
 from .regression import Regression
 from .terms import SdPrior, Spread, Term, split_by_size
 
@@ -83,8 +83,7 @@ class Normal(ABC):
         P = np.repeat(rows.P[None], len(theta), axis=0)
         constant = np.full(len(theta), rows.constant)
         if rows.penalties:
-            every = np.arange(rows.p)
-            P[:, every, every] += total_precision(rows.penalties, log_sds, rows.p)
+            add_precisions(P, rows.penalties, log_sds)
             for penalty, own in zip(rows.penalties, log_sds.T, strict=True):
                 constant += penalty.log_constant(own)
         return P, constant

@@ -57,11 +57,12 @@ class Smoothed:
         gradient[at] = inner_gradient
         H[np.ix_(at, at)] = inner_hessian
         for here, penalty in zip(self.own, self.penalties, strict=True):
-            places, b = penalty.places, theta[penalty.places]
-            precision = penalty.precision(theta[None, here])[0]
-            gradient[places] -= precision * b
-            H[places, places] -= precision
-            H[places, here] = H[here, places] = 2 * precision * b
+            places = penalty.places
+            precision = np.exp(-2 * theta[here]) * penalty.unit
+            pull = precision @ theta[places]
+            gradient[places] -= pull
+            H[np.ix_(places, places)] -= precision
+            H[places, here] = H[here, places] = 2 * pull
             points = theta[here] + _STEP * np.array([-1.0, 0.0, 1.0])
             beta = np.tile(theta[: self.p], (3, 1))
             low, middle, high = penalty.log_density(points, beta)

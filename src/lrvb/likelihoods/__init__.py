@@ -7,6 +7,7 @@ from ..errors import InvalidModel
 from .base import Likelihood, LikelihoodRows
 from .beta import BETA, Beta
 from .binomial import BERNOULLI, BINOMIAL, Bernoulli, Binomial
+from .cumulative import CUMULATIVE, Cumulative
 from .dispersion import POSITIVE, PROBABILITY, Dispersion, Ordered, Positive, Probability, Range
 from .gamma import GAMMA, Gamma
 from .gaussian import GAUSSIAN, Gaussian
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Likelihood] = {
         GAMMA,
         LOGNORMAL,
         BETA,
+        CUMULATIVE,
         *(Bernoulli(link) for link in Bernoulli.links),
         *(Binomial(link) for link in Binomial.links),
     )
@@ -88,6 +90,7 @@ __all__ = [
     "BETA",
     "BINOMIAL",
     "CLOGLOG",
+    "CUMULATIVE",
     "DEFAULT",
     "FAMILIES",
     "GAMMA",
@@ -109,6 +112,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Binomial",
+    "Cumulative",
     "Dispersion",
     "Gamma",
     "Gaussian",

@@ -48,6 +48,10 @@ class Likelihood:
     concave: ClassVar[bool] = True
     #: whether p depends on y − η alone (of a quadratic one, on w − η)
     translates: ClassVar[bool] = False
+    #: whether the fixed effects may have an intercept; otherwise a dispersion carries the level
+    intercept: ClassVar[bool] = True
+    #: whether y is the number of a category, with `probabilities` of each
+    categorical: ClassVar[bool] = False
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
@@ -166,6 +170,17 @@ class Likelihood:
 
         `names` are those of the columns: "response", and the extras that the user gave.
         """
+
+    def encode(self, name: str, values: np.ndarray, ordered: list[Any] | None) -> np.ndarray | None:
+        """The numbers that labels stand for; None where the response must be a number.
+
+        `ordered` are the categories in their order, where the column has one.
+        """
+        return None
+
+    def probabilities(self, eta: np.ndarray, v: np.ndarray, given: Given) -> np.ndarray:
+        """Of a categorical response, P(y = k) for η ~ N(eta, v), (K, …)."""
+        raise NotImplementedError
 
     def label_remedy(self, name: str, labels: list[str]) -> str:
         """What to do about a response that is text, with these different labels."""

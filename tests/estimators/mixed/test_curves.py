@@ -135,5 +135,5 @@ def test_what_has_no_smooth():
         model.smooth("s(x, by=c)", at=[np.nan])
     with pytest.raises(lrvb.LrvbError, match="has no variational fit"):
         lrvb.MixedModel("y ~ s(x) + (1|g)", factorization="mean_field").fit(waves())
-    with pytest.raises(lrvb.LrvbError, match="58 coefficients cannot be drawn"):
+    with pytest.raises(lrvb.LrvbError, match="structures of 58 coefficients cannot be drawn"):
         lrvb.MixedModel("count ~ s(x, k=60)", "poisson").fit(waves())

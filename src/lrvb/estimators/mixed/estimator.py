@@ -82,8 +82,10 @@ class MixedModel(AfterTheFit, Predictive, Curves):
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `weights` names a column of frequencies: a row
     with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
-    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
-    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
+    rows of weight 0 are left out. `structures` maps groups to known precision matrices Q of their levels,
+    z ~ N(0, sd² Q⁻¹): arrays, SciPy's sparse ones, or DataFrames labelled by levels.
+    `progress` shows a bar, or none; left open, a person who waits for many rows sees one.
+    `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
     """
@@ -102,6 +104,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         weights: str | None = None,
+        structures: Mapping[str, Any] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -120,7 +123,8 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose, self.weights = progress, verbose, weights
+        self.progress, self.verbose = progress, verbose
+        self.weights, self.structures = weights, structures
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
@@ -151,11 +155,12 @@ class MixedModel(AfterTheFit, Predictive, Curves):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            own = self.functions, self.weights
+            own = self.functions, self.weights, self.structures
             return build(self.formula, data, self.family, self.missing, *own)
-        if parse(self.formula).smooths:
+        if parse(self.formula).smooths or self.structures:
             raise InvalidModel(
-                "Rows on Dask have no smooths; give a pandas DataFrame, or splines such as ns(x, df=4)."
+                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or splines "
+                "such as ns(x, df=4)."
             )
         if self.weights is not None:
             raise InvalidModel(
@@ -354,8 +359,8 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         groups="none" leaves the random effects out, which is the population's prediction at an
         effect of zero; a list such as ["1|g"] keeps some. scale="link" is the linear predictor itself.
         """
-        check_request(interval, kind, scale)
         design = self._design()
+        check_request(interval, kind, scale, design.family)
         how = LINK if scale == "link" else kind
         return predict_rows(self, design, new_data, interval, how, left_out(design, groups))
 
@@ -371,16 +376,23 @@ class MixedModel(AfterTheFit, Predictive, Curves):
 
         self._fitted()
         check_probability("prob", prob)
-        if not self._effects.names:
+        found: dict[str, Any] = {part.label: part for part in self._design().structured}
+        known = [*found, *self._effects.names]
+        if not known:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
             )
-        if term is not None and not (isinstance(term, str) and term in self._effects.names):
+        if term is not None and not (isinstance(term, str) and term in known):
             raise InvalidModel(
-                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
+                f"There is no random effect {term!r}; there are: {', '.join(known)}."
             )
         tables = {}
-        for name in self._effects.names if term is None else [term]:
+        for name in known if term is None else [term]:
+            if name in found:
+                whole = self.posterior_.summary(prob).loc[found[name].names]
+                index = pd.Index(found[name].levels, name="level")
+                tables[name] = pd.DataFrame(whole.drop(columns="verdict").set_axis(index))
+                continue
             moments = self._effects.moments(*self._effects.found[name])
             tables[name] = table(
                 pd.Index(self._effects.levels(name), name="level"),

@@ -23,7 +23,7 @@ from ..fit.precision_model import RESIDUAL
 from .predictor import Predictor, of_fitted_rows, of_new_rows
 from .standard_deviations import inverse_mean
 
-KINDS = ("mean", "response")
+KINDS = ("mean", "response", "probability")
 SCALES = ("response", "link")
 LINK = "link"  # as a kind of its own: the mean of η
 CHUNK = 2**16  # rows at a time
@@ -43,10 +43,29 @@ class Answer(NamedTuple):
         return pd.DataFrame(columns, index=rows)
 
 
-def check_request(interval: Any, kind: Any, scale: Any) -> None:
+class Shares(NamedTuple):
+    """The probability of every category, (n, K), by its label."""
+
+    values: np.ndarray
+    categories: tuple[str, ...]
+
+    def table(self, rows: pd.Index) -> pd.DataFrame:
+        """One row for each row of the data, one column for each category."""
+        return pd.DataFrame(self.values, index=rows, columns=list(self.categories))
+
+
+def check_request(interval: Any, kind: Any, scale: Any, family: Likelihood) -> None:
     """The arguments of `predict`."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidModel(f"kind={kind!r} must be 'mean' or 'response'.")
+    if kind == "probability":
+        if not family.categorical:
+            raise InvalidModel(
+                f"kind='probability' is for ordered categories, not for family='{family.name}'; of a "
+                "binary response kind='mean' is the probability."
+            )
+        if interval is not None or scale == "link":
+            raise InvalidModel("kind='probability' has neither interval nor scale; leave them out.")
     if not isinstance(scale, str) or scale not in SCALES:
         raise InvalidModel(f"scale={scale!r} must be 'response' or 'link'.")
     if scale == "link" and kind == "response":
@@ -59,6 +78,11 @@ def check_request(interval: Any, kind: Any, scale: Any) -> None:
 
 def left_out(design: Design, groups: Any) -> list[np.ndarray]:
     """Which coefficients of each term, (q,), `groups` leaves out: "all", "none", or those to keep."""
+    if design.structured and not (isinstance(groups, str) and groups == "all"):
+        raise InvalidModel(
+            f"groups={groups!r} would leave out random effects, but those of "
+            f"'{design.structured[0].label}' with its structure cannot be; ask for groups='all'."
+        )
     names = [[f"{c}|{term.group}" for c in term.coefficients] for term in design.terms]
     if isinstance(groups, str) and groups in ("all", "none"):
         return [np.full(len(effects), groups == "none") for effects in names]
@@ -116,10 +140,10 @@ def predict_rows(
 class Answers(Protocol):
     """How a fitted model predicts."""
 
-    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """The rows of the fit."""
 
-    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """Other rows."""
 
 

@@ -113,15 +113,18 @@ def _heading(
 ) -> tuple[str, ...]:
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
-    groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
-    groups = f"; groups: {groups}" if factors else ""
+    structured = [
+        f"{s.group} ({len(s.levels):,} levels with a structure)" for s in design.structured
+    ]
+    listed = [*(f"{f.name} ({len(f.levels):,} levels)" for f in factors), *structured]
+    groups = f"; groups: {', '.join(listed)}" if listed else ""
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
     if certificate.method != VARIATIONAL:
         reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
-        f"{'Mixed model' if design.terms else 'Regression'}: {formula}",
+        f"{'Mixed model' if listed else 'Regression'}: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",
         f"Rows: {design.n:,}{dropped}{groups}",
         reached,

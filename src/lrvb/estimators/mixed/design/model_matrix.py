@@ -24,13 +24,23 @@ LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
 class ColumnBlock(NamedTuple):
     """Columns made from one text: their names, and the specification that makes them again.
 
-    `seen` holds, for every column that enters as a category, the categories there were.
+    `seen` holds, for every column that enters as a category, the categories there were; columns
+    `left_out` are made and not kept.
     """
 
     text: str
     names: tuple[str, ...]
     spec: Any
     seen: dict[str, pd.Index]
+    left_out: tuple[int, ...] = ()
+
+    def without_intercept(self) -> ColumnBlock:
+        """The same but for the intercept, with categories coded as beside one."""
+        if "Intercept" not in self.names:
+            return self
+        at = self.names.index("Intercept")
+        names = tuple(name for name in self.names if name != "Intercept")
+        return self._replace(names=names, left_out=(at,))
 
     def references(self) -> list[str]:
         """Names that levels without a column of their own would have, such as c[a]."""
@@ -55,7 +65,7 @@ class ColumnBlock(NamedTuple):
                     "is a category that was not in the data of the fit, so that its effect is unknown",
                     "Use one of " + ", ".join(f"'{level}'" for level in known[:10]),
                 )
-        return _evaluate(self.text, self.spec, table)[0]
+        return np.delete(_evaluate(self.text, self.spec, table)[0], self.left_out, axis=1)
 
 
 def named_columns(

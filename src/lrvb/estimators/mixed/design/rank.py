@@ -13,9 +13,9 @@ CONSTANT = 1e-12  # a spread, of a column's size, that nothing can be learnt fro
 SMALL = 1e-10  # a unit column's distance from the span of the others, beyond rounding
 
 
-def centred(columns: Measures, intercept: int | None) -> Measures:
-    """The columns around their means where an intercept can absorb them, otherwise around zero."""
-    kept = True if intercept is None else np.arange(len(columns.center)) == intercept
+def centred(columns: Measures, intercept: int | None, thresholds: bool = False) -> Measures:
+    """The columns around their means where an intercept, or thresholds, can absorb them; or around zero."""
+    kept = not thresholds if intercept is None else np.arange(len(columns.center)) == intercept
     return columns.about_zero(kept)
 
 
@@ -28,11 +28,12 @@ def triangle(X: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.ndarra
     return R
 
 
-def check_rank(X: np.ndarray, names: list[str], measures: Measures) -> None:
-    """Refuse columns that are combinations of others, by name."""
+def check_rank(X: np.ndarray, names: list[str], measures: Measures, intercept: bool = True) -> None:
+    """Refuse columns that are combinations of others, by name; of thresholds too without an intercept."""
     if X.shape[1] == 0:
         return
-    columns = centred(measures, names.index("Intercept") if "Intercept" in names else None)
+    first = names.index("Intercept") if "Intercept" in names else None
+    columns = centred(measures, first, not intercept)
     check_triangle(triangle(X, columns.center, columns.unit()), names, columns)
 
 

@@ -9,9 +9,9 @@ from .design import Design
 def require_effects(design: Design, factorization: str) -> None:
     """Something to estimate; random effects where they are to be factorised."""
     text = design.formula.text
-    if design.smooths and factorization != "blocked":
+    if design.penalised and factorization != "blocked":
         raise InvalidModel(
-            f"The smooth {design.smooths[0].label} has no variational fit, which is what "
+            f"The term {design.penalised[0].label} has no variational fit, which is what "
             f"factorization={factorization!r} asks for; leave factorization out."
         )
     if not design.terms:
@@ -34,9 +34,9 @@ def require_effects(design: Design, factorization: str) -> None:
 
 
 def require_no_smooths(design: Design, why: str) -> None:
-    """A fit that is not by exact sums has no smooths."""
-    if design.smooths:
+    """A fit that is not by exact sums has no smooths and no structures."""
+    if design.penalised:
         raise InvalidModel(
-            f"The smooth {design.smooths[0].label} is fitted where sums are exact, but {why}; give smooths "
-            "a smaller k, or leave a term out."
+            f"The term {design.penalised[0].label} is fitted where sums are exact, but {why}; give smooths "
+            "a smaller k, a structure fewer levels, or leave a term out."
         )

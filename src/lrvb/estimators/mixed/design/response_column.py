@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Likelihood
@@ -20,8 +21,10 @@ def read_response(
     `few` rows are some of many: one is enough.
     """
     name = formula.response
-    _refuse_labels(name, table, family)
-    y = build_number(name, table)[0]
+    encoded = _encoded(name, table, family)
+    if encoded is None:
+        _refuse_labels(name, table, family)
+    y = build_number(name, table)[0] if encoded is None else encoded
     if table.n == 1 and not few:
         raise InvalidData(
             "The data have one row; a mixed model needs at least two to tell effects from noise.",
@@ -52,6 +55,29 @@ def read_trials(formula: Formula, table: Table) -> np.ndarray:
             formula.trials, row, trials[row], "is no number of trials, 1 or more", "Drop the row"
         )
     return trials
+
+
+def read_categories(
+    formula: Formula, table: Table, family: Likelihood, y: np.ndarray
+) -> tuple[str, ...]:
+    """The labels of an ordinal response's categories, from the lowest; none of another response."""
+    if not family.categorical:
+        return ()
+    numbers = np.arange(1, int(y.max()) + 1)
+    if _encoded(formula.response, table, family) is None:
+        return tuple(map(str, numbers))
+    column = table.frame[formula.response]
+    return tuple(str(column.iloc[int(np.argmax(y == k))]) for k in numbers)
+
+
+def _encoded(name: str, table: Table, family: Likelihood) -> np.ndarray | None:
+    """The numbers of labels, where the family has an order for them."""
+    if name not in table.frame:
+        return None
+    column = table.frame[name]
+    ordered = isinstance(column.dtype, pd.CategoricalDtype) and bool(column.cat.ordered)
+    categories = list(column.cat.categories) if ordered else None
+    return family.encode(name, np.asarray(column), categories)
 
 
 def _refuse_labels(name: str, table: Table, family: Likelihood) -> None:

@@ -102,6 +102,16 @@ class Smooth(NamedTuple):
         return np.column_stack([self.basis.line(x), self.basis(x)])
 
     @property
+    def size(self) -> float:
+        """√mean f² over the rows at an sd of 1."""
+        return 1.0
+
+    @property
+    def Q(self) -> np.ndarray | None:
+        """Bends are independent."""
+        return None
+
+    @property
     def names(self) -> list[str]:
         """Of its columns."""
         return [f"{self.label}[{part}]" for part in (LINEAR, *range(1, len(self.places) + 1))]

@@ -46,7 +46,7 @@ def standardisation(design: Design) -> Standardisation:
     """Centres where an intercept can absorb them, standard deviations, the mean of a y that translates."""
     names = design.names
     intercept = names.index("Intercept") if "Intercept" in names else None
-    columns, shift = centred(design.measures, intercept), 0.0
+    columns, shift = centred(design.measures, intercept, not design.family.intercept), 0.0
     if intercept is not None and design.family.translates:
         shift = design.response.mean
     return Standardisation(columns.center, columns.unit(), intercept, shift)

@@ -81,15 +81,9 @@ def integrate_model(
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
-    found = quantities(
-        design,
-        priors,
-        beta,
-        statement.spreads(theta),
-        residual,
-        statement.dispersions(theta),
-        list(statement.smooth_sds(theta).T),
-    )
+    own = statement.outside(theta, beta, design, standard)
+    bends = list(statement.smooth_sds(theta).T)
+    found = quantities(design, priors, beta, statement.spreads(theta), residual, own, bends)
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
@@ -106,7 +100,7 @@ def integrate_model(
         standard.T @ beta_V @ standard.T.T,
         theta,
         weights,
-        m[:p] ** 2 + np.diag(Sigma)[:p],
+        np.outer(m[:p], m[:p]) + Sigma[:p, :p],
     )
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
@@ -208,7 +202,7 @@ def _mean_field(
     weights: np.ndarray,
     squares: np.ndarray,
 ) -> np.ndarray:
-    """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E β²."""
+    """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E ββᵀ."""
     sds: dict[str, float] = {}
     parts = [beta_V] if len(beta_V) else []
     for t, (term, prior, names) in enumerate(
@@ -228,9 +222,9 @@ def _mean_field(
         values = again.values
         deviations = np.sqrt(w @ (values - w @ values) ** 2)
         sds |= dict(zip(again.labels, deviations, strict=True))
-    for smooth, (label, own) in zip(design.smooths, priors.smooths, strict=True):
-        bends = float(squares[smooth.places].sum())
-        sds[sd_name(label)] = one_sd(own, len(smooth.places), bends)[0]
+    for part, (label, own) in zip(design.penalised, priors.smooths, strict=True):
+        at, Q = part.places, np.eye(len(part.places)) if part.Q is None else part.Q
+        sds[sd_name(label)] = one_sd(own, len(at), float((Q * squares[np.ix_(at, at)]).sum()))[0]
     if isinstance(statement.inside, Normal):
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
@@ -247,7 +241,7 @@ def _of_one(name: str, found: tuple[float, float, float], effect: str) -> dict[s
 
 
 def _only(design: Design, t: int) -> Design:
-    return replace(design, terms=[design.terms[t]], names=[], smooths=[])
+    return replace(design, terms=[design.terms[t]], names=[], smooths=[], structured=[])
 
 
 def _only_prior(priors: MixedPriors, t: int) -> MixedPriors:

@@ -35,7 +35,9 @@ def integrated_draws(fit: IntegratedFit, n: int, rng: np.random.Generator) -> Jo
         noise = {"residual": np.exp(theta[:, -1])}
     else:
         names = labels_of(fit.statement.parameters)
-        noise = dict(zip(names, fit.statement.dispersions(theta), strict=True))
+        noise = dict(
+            zip(names, fit.statement.outside(theta, beta, design, fit.standard), strict=True)
+        )
     labels = [label for label in fit.estimate.labels if label is not None]
     return JointDraws(
         beta,

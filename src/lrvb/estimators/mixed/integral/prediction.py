@@ -14,7 +14,7 @@ from ....integrated.normal import Normal
 from ....likelihoods import IDENTITY, Given, Likelihood
 from ....likelihoods.dispersion import labels_of
 from ....likelihoods.quantiles import nodes_quantile
-from ..answers.prediction import LINK, Answer, fitted_rows
+from ..answers.prediction import LINK, Answer, Shares, fitted_rows
 from ..design.design import NewRows
 from .fit import IntegratedFit
 
@@ -53,21 +53,37 @@ def answer(
     fit: IntegratedFit, rows: NewRows, given: Given, interval: float | None, kind: str
 ) -> Answer:
     """The prediction of rows, a group of them at a time: those whose levels are known alike."""
+    parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
+    result = {part: np.empty(len(rows.X)) for part in parts}
+    for at in _alike(rows):
+        here = {name: part[at] if np.ndim(part) else part for name, part in given.items()}
+        with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
+            found = _some(fit, rows, at, here, interval, kind)
+        for part in parts:
+            result[part][at] = getattr(found, part)
+    return Answer(*(result[part] for part in parts))
+
+
+def _alike(rows: NewRows) -> Iterator[np.ndarray]:
+    """Places of rows whose levels are known alike, some at a time."""
     n = len(rows.X)
     known = np.column_stack([np.ones(n, dtype=bool), *(codes >= 0 for codes in rows.codes)])
     _, pattern = np.unique(known, axis=0, return_inverse=True)
-    parts = ["mean", "sd"] + (["lower", "upper"] if interval is not None else [])
-    result = {part: np.empty(n) for part in parts}
     for value in np.unique(pattern):
         alike = np.flatnonzero(pattern.reshape(-1) == value)
         for start in range(0, len(alike), ROWS):
-            at = alike[start : start + ROWS]
-            here = {name: part[at] if np.ndim(part) else part for name, part in given.items()}
-            with np.errstate(all="ignore"):  # what is beyond all numbers is infinite
-                found = _some(fit, rows, at, here, interval, kind)
-            for part in parts:
-                result[part][at] = getattr(found, part)
-    return Answer(*(result[part] for part in parts))
+            yield alike[start : start + ROWS]
+
+
+def _shares(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> np.ndarray:
+    """P(y = k) of some rows of an ordinal response, averaged over draws and nodes, (m, K)."""
+    family, total = fit.design.family, np.zeros((1, len(at)))
+    for lot in _lots(fit, rows, at):
+        noise = {name: part[:, None, None] for name, part in lot.noise.items()}
+        v = np.broadcast_to((lot.variance + lot.own)[..., None], lot.eta.shape)
+        p = family.probabilities(lot.eta, v, noise)
+        total = total + (p * (lot.weights[:, None, None] * lot.P)).sum((1, 3))
+    return total.T
 
 
 def _some(
@@ -130,6 +146,10 @@ def _some(
         return Answer(first, sd, lower, upper)
     if family.quadratic:
         lower, upper = family.from_working(mixture_quantiles(w, center, inner, ends).T)
+        return Answer(first, sd, lower, upper)
+    if family.categorical:
+        below = np.cumsum(_shares(fit, rows, at), axis=1)
+        lower, upper = (1.0 + (below < end - 1e-12).sum(1) for end in ends)
         return Answer(first, sd, lower, upper)
     nodes = mixture_quantiles(w, center, inner, QUANTILES)
     labels = labels_of(fit.statement.parameters)
@@ -276,11 +296,15 @@ class IntegratedAnswers(NamedTuple):
 
     fit: IntegratedFit
 
-    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """The rows of the fit."""
-        rows = fitted_rows(self.fit.design)
-        return answer(self.fit, rows, given, interval, kind)
+        return self.of(fitted_rows(self.fit.design), given, interval, kind)
 
-    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """Other rows."""
+        if kind == "probability":
+            shares = np.empty((len(rows.X), len(self.fit.design.categories)))
+            for at in _alike(rows):
+                shares[at] = _shares(self.fit, rows, at)
+            return Shares(shares, self.fit.design.categories)
         return answer(self.fit, rows, given, interval, kind)

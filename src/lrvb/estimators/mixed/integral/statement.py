@@ -52,6 +52,18 @@ class Statement(NamedTuple):
         """The values of the response's own parameters (n,) each at n points of θ, by their labels."""
         return values_at(self.parameters, self.coordinates(theta))
 
+    def outside(
+        self, theta: np.ndarray, beta: np.ndarray, design: Design, standard: Standardisation
+    ) -> list[np.ndarray]:
+        """The same for predictors as they are: thresholds inside are those at the columns' means.
+
+        beta (n, p) is on the user's scale.
+        """
+        found = self.dispersions(theta)
+        if design.family.intercept:
+            return found
+        return [part + beta @ standard.center for part in found]
+
     def coordinates(self, theta: np.ndarray) -> np.ndarray:
         """The part of θ (n, d), at its end, that holds the response's own parameters."""
         k = sum(dispersion.range.size for dispersion in self.parameters)
@@ -104,8 +116,8 @@ def state(
         ones,
         residual_scale(design) if design.family.link.has_units else 1.0,
         tuple(
-            Penalty(smooth.places, 1 / standard.scale[smooth.places], prior)
-            for smooth, (_, prior) in zip(design.smooths, priors.smooths, strict=True)
+            Penalty(part.places, 1 / standard.scale[part.places], prior, part.Q)
+            for part, (_, prior) in zip(design.penalised, priors.smooths, strict=True)
         ),
     )
     if design.weights is not None:
@@ -126,7 +138,7 @@ def state(
         drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
         if drawn > MOST_DRAWN:
             raise NoExactSums(
-                f"smooths and levels of {drawn} coefficients cannot be drawn with the others "
+                f"smooths and structures of {drawn} coefficients cannot be drawn with the others "
                 f"({MOST_DRAWN} can)"
             )
         size = sum(term.size for term in terms)

@@ -48,7 +48,7 @@ def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     scale = _response_sd(design) if design.family.link.has_units else 1.0
     sd = WIDTH * scale / spread
     j = design.names.index("Intercept")
-    varying = np.arange(len(mean)) != j
+    varying = (np.arange(len(mean)) != j) & ~design.bent
     mean[j] = level
     sd[j] = WIDTH * scale * np.sqrt(1 + np.sum((center[varying] / spread[varying]) ** 2))
     return mean, sd
@@ -75,9 +75,10 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
     return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
 
 
-def default_smooth(design: Design) -> HalfStudentT:
-    """HalfStudentT(3, 2.5 s): the sd of a smooth is its own size, √mean f² over the rows."""
-    return HalfStudentT(SD_DF, SD_WIDTH * (residual_scale(design) if _has_units(design) else 1.0))
+def default_smooth(design: Design, size: float) -> HalfStudentT:
+    """HalfStudentT(3, 2.5 s/size), size what an sd of 1 makes of a curve, √mean f², or of a level."""
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
+    return HalfStudentT(SD_DF, SD_WIDTH * scale / size)
 
 
 def default_correlations() -> LKJ:
@@ -120,10 +121,6 @@ def _term_scale(design: Design, term: Term) -> tuple[float, np.ndarray]:
     columns = design.columns(term)
     size = columns.unit(CONSTANT) if "1" in names else columns.size
     return residual_scale(design) if design.family.link.has_units else 1.0, size
-
-
-def _has_units(design: Design) -> bool:
-    return bool(design.family.link.has_units)
 
 
 def default_dispersion(design: Design, dispersion: Dispersion) -> Any:

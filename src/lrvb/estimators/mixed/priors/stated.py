@@ -14,7 +14,6 @@ from ....prior import LKJ, Exponential, Gamma, HalfNormal, HalfStudentT, Normal,
 from ..design.columns import close_to
 from ..design.design import Design
 from ..design.separation import check_separation
-from ..design.smooths import LINEAR
 from ..design.terms import Term
 from .defaults import (
     default_correlations,
@@ -53,7 +52,8 @@ class MixedPriors:
     names are the fixed effects'; terms are aligned with the design's: Gamma of a single
     coefficient's precision, Wishart (scale a (q, q) matrix) of a correlated term's, or priors of
     sds; dispersions are (name, prior) of the response's other parameters, smooths (label, prior) of the sds
-    of smooths, whose bends have sd_j = ∞; stated holds (kind, name) of the priors that the user gave.
+    of smooths and structures, whose coefficients `bends` have sd_j = ∞; stated holds (kind, name) of the
+    priors that the user gave.
     """
 
     names: tuple[str, ...]
@@ -66,16 +66,7 @@ class MixedPriors:
     dispersions: tuple[tuple[str, Any], ...]
     stated: frozenset[tuple[str, str]]
     smooths: tuple[tuple[str, SdPrior], ...] = ()
-
-    @property
-    def bends(self) -> frozenset[str]:
-        """Names of the coefficients whose prior is that of a smooth."""
-        labels = {label for label, _ in self.smooths}
-        return frozenset(
-            name
-            for name in self.names
-            if name.rpartition("[")[0] in labels and not name.endswith(f"[{LINEAR}]")
-        )
+    bends: frozenset[str] = frozenset()
 
     def table(self) -> pd.DataFrame:
         """One row per prior: what it is of, the prior, and whether it is the default."""
@@ -156,8 +147,8 @@ def resolve(
             mean[j], sd[j] = prior.mean, prior.sd
     mean[design.bent], sd[design.bent] = 0.0, np.inf
     smooths = [
-        (smooth.label, stated.get(("sd", smooth.label)) or default_smooth(design))
-        for smooth in design.smooths
+        (part.label, stated.get(("sd", part.label)) or default_smooth(design, part.size))
+        for part in design.penalised
     ]
     of_term = _of_precision if of_precisions else _of_spread
     terms = [of_term(stated, design, term) for term in design.terms]
@@ -178,8 +169,9 @@ def resolve(
         name
         for name, width in zip(design.names, sd, strict=True)
         if np.isfinite(width) and (not of_precisions or ("coefficient", name) in stated)
-    } | {name for name, bent in zip(design.names, design.bent, strict=True) if bent}
-    check_separation(design, held)
+    }
+    bends = {name for name, bent in zip(design.names, design.bent, strict=True) if bent}
+    check_separation(design, held | bends)
     return MixedPriors(
         names=tuple(design.names),
         mean=mean,
@@ -191,6 +183,7 @@ def resolve(
         dispersions=tuple(others),
         stated=frozenset(stated),
         smooths=tuple(smooths),
+        bends=frozenset(bends),
     )
 
 
@@ -255,7 +248,7 @@ def _allowed(design: Design) -> dict[tuple[str, str], tuple[type, ...]]:
     allowed: dict[tuple[str, str], tuple[type, ...]] = {
         ("coefficient", name): (Normal,) for name in design.effects
     }
-    allowed |= {("sd", smooth.label): of_sd for smooth in design.smooths}
+    allowed |= {("sd", part.label): of_sd for part in design.penalised}
     for term in design.terms:
         allowed |= {("sd", name): of_sd for name in _effects(term)}
         if len(term.coefficients) > 1:
@@ -315,7 +308,7 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
 
 def _valid(key: str, design: Design) -> str:
     """The close matches of a key and all keys there are."""
-    keys = ["fixed", *design.effects, *(smooth.label for smooth in design.smooths)]
+    keys = ["fixed", *design.effects, *(part.label for part in design.penalised)]
     for term in design.terms:
         keys += [name for name in _effects(term) if name not in keys]
         if len(term.coefficients) > 1:

@@ -1,0 +1,228 @@
+"""Ordered categories: a rating is where a logistic variable around η falls among thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from ..errors import InvalidData, InvalidModel
+from ..numerics.functions import NUMPY
+from ..numerics.hermite import hermite
+from ..prior import Normal
+from .base import Likelihood, Refuse
+from .dispersion import Dispersion, Ordered
+from .given import NOTHING, Given
+from .links import LOGIT, Identity
+
+NAME = "threshold"
+_FAR = 1e8  # a threshold beyond which nothing is
+
+
+def threshold_prior(scale: float) -> Normal:
+    """Normal(0, 5) of each, in rising order, where the predictors are at their means."""
+    return Normal(0.0, 5.0)
+
+
+class OwnScale(Identity):
+    """The expected category on its own scale, though η is on the scale of log odds."""
+
+    name, has_units = "logit", False
+
+
+class Cumulative(Likelihood):
+    """y in 1, …, K with P(y ≤ k) = σ(threshold[k] − η); `order` names the categories of a text."""
+
+    name, link, discrete = "cumulative", OwnScale(), True
+    intercept, categorical = False, True
+
+    def __init__(self, order: Sequence[Any] | None = None):
+        self.order = None if order is None else tuple(order)
+        if self.order is not None and not (
+            not isinstance(order, str) and 1 < len(self.order) == len(set(self.order))
+        ):
+            raise InvalidModel(
+                f"order={order!r} must list two or more different categories, the lowest first."
+            )
+
+    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+        """As many thresholds as there are categories but one, beginning at the logits of their shares."""
+        counts = np.bincount(y.astype(np.int64))[1:] + 0.5
+        first = logit(np.cumsum(counts)[:-1] / counts.sum())
+        return (Dispersion(NAME, threshold_prior, Ordered(first)),)
+
+    def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
+        """log σ(a − η) + log σ(η − b) + log(1 − exp(b − a)), between the thresholds b < a of y."""
+        low, high = _between(y, given)
+        inside = -xp.logaddexp(0.0, eta - high) - xp.logaddexp(0.0, low - eta)
+        return inside + xp.log(-xp.expm1(low - high))
+
+    def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
+        """The whole of log p: all of it depends on a threshold."""
+        low, high = _between(y, given)
+        with np.errstate(divide="ignore"):
+            gap = np.log(-np.expm1(low - high))
+        return gap - _softplus(eta - high) - _softplus(low - eta)
+
+    def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """σ(b − η) − σ(η − a), and σ(b − η)σ(η − b) + σ(η − a)σ(a − η)."""
+        low, high = _between(y, given)
+        up, down = expit(low - eta), expit(eta - high)
+        return up - down, up * (1 - up) + down * (1 - down)
+
+    def probabilities(self, eta: np.ndarray, v: np.ndarray, given: Given) -> np.ndarray:
+        """P(y = k) for η ~ N(eta, v), (K, …)."""
+        below = [LOGIT.averaged(t - eta, v) for t in _thresholds(given)]
+        below = [np.zeros_like(below[0]), *below, np.ones_like(below[0])]
+        return np.diff(np.array(below), axis=0)
+
+    def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """1 + Σ_k P(y > k)."""
+        return 1.0 + sum(expit(eta - t) for t in _thresholds(given))
+
+    def mean_on_link(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The mean."""
+        return self.mean(eta, given)
+
+    def mean_moments(
+        self, eta: np.ndarray, v: np.ndarray, own: np.ndarray, given: Given = NOTHING
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd over η ~ N(eta, v) of the expected category in which e ~ N(0, own) is averaged."""
+        root, first, second = np.sqrt(v), np.zeros_like(eta), np.zeros_like(eta)
+        nodes = hermite(root.max(initial=0.0)) if v.any() else (np.zeros(1), np.ones(1))
+        for x, weight in zip(*nodes, strict=True):
+            at = eta + root * x
+            value = 1.0 + sum(LOGIT.averaged(at - t, own) for t in _thresholds(given))
+            first += weight * value
+            second += weight * value**2
+        return first, np.sqrt(np.maximum(second - first**2, 0.0))
+
+    def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Σ_k σ(η − t_k)σ(t_k − η)."""
+        return np.asarray(sum(LOGIT.slope(eta - t) for t in _thresholds(given)))
+
+    def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """1 + Σ_k (2k + 1) P(y > k), less the mean's square."""
+        above = [expit(eta - t) for t in _thresholds(given)]
+        square = 1.0 + sum((2 * k + 1) * part for k, part in enumerate(above, start=1))
+        return np.asarray(square - (1.0 + sum(above)) ** 2)
+
+    def cdf(self, y: np.ndarray, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """σ(threshold − η) of the whole part of y."""
+        thresholds = _thresholds(given)
+        result = np.zeros(np.broadcast_shapes(np.shape(y), np.shape(eta)))
+        for k, t in enumerate(thresholds, start=1):
+            result = np.where(np.floor(y) == k, expit(t - eta), result)
+        return np.where(np.asarray(y) >= len(thresholds) + 1, 1.0, result)
+
+    def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Where a logistic variable falls."""
+        place = eta + rng.logistic(size=np.shape(eta))
+        return 1.0 + sum((place > t).astype(np.float64) for t in _thresholds(given))
+
+    # ---- data -----------------------------------------------------------------------------
+
+    def encode(self, name: str, values: np.ndarray, ordered: list[Any] | None) -> np.ndarray | None:
+        """The numbers 1, …, K of labels: by the order given, or by that of an ordered category."""
+        order = list(self.order) if self.order is not None else ordered
+        if order is None:
+            return None
+        place = {label: k for k, label in enumerate(order, start=1)}
+        strange = next((value for value in values if value not in place), None)
+        if strange is not None:
+            raise InvalidData(
+                f"Column '{name}' has the value {strange!r}, which is not in order={list(order)}; add it "
+                "there, or drop its rows.",
+                column=name,
+                value=strange,
+            )
+        return np.array([place[value] for value in values], dtype=np.float64)
+
+    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
+        """Whole numbers 1, …, K, each of which occurs."""
+        name = names["response"]
+        bad = (y < 1) | (y != np.floor(y)) | (y > len(y))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise refuse(
+                name,
+                row,
+                y[row],
+                "is no category, which must be whole numbers 1, 2, … without gaps",
+                "Number the categories from 1, or give an ordered category",
+            )
+        counts = np.bincount(y.astype(np.int64))[1:]
+        if (counts == 0).any():
+            k = int(np.argmin(counts > 0))
+            empty = k + 1 if self.order is None else self.order[k]
+            raise InvalidData(
+                f"No row of '{name}' is in category {empty!r} of {len(counts)}, so that its threshold is "
+                "unknown; leave the category out and number those that occur.",
+                column=name,
+                value=empty,
+            )
+        if len(counts) < 2:
+            raise InvalidData(
+                f"Every row of '{name}' is in one category, so that nothing is left to explain; choose "
+                "a response that varies.",
+                column=name,
+            )
+
+    def label_remedy(self, name: str, labels: list[str]) -> str:
+        """An order."""
+        return (
+            f"Say the order of its categories, family=lrvb.likelihoods.Cumulative(order={labels}) with "
+            "the lowest first, or make it an ordered pandas category"
+        )
+
+    def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
+        """The middle of the thresholds around y, with weight 1."""
+        t = np.array([float(np.mean(part)) for part in _thresholds(given)])
+        ends = np.concatenate([t[:1] - 2, t, t[-1:] + 2])
+        k = y.astype(np.int64)
+        return (ends[k - 1] + ends[k]) / 2, np.ones_like(y)
+
+    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+        """Zero: thresholds carry the level."""
+        return 0.0
+
+    def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
+        """Up in the highest category, down in the lowest."""
+        return np.where(y > 1, 1.0, -1.0), (y > 1) & (y < y.max())
+
+    def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
+        """The extremes on one side each."""
+        return (
+            f"The response '{response}' is separated perfectly by {listed}: on one side of it there are "
+            "only lowest or only highest categories, so that the data set no limit to the effect"
+        )
+
+    def __repr__(self) -> str:
+        return "Cumulative()" if self.order is None else f"Cumulative(order={list(self.order)})"
+
+
+def _thresholds(given: Given) -> list[Any]:
+    """Those given, in their order."""
+    found, k = [], 1
+    while f"{NAME}[{k}]" in given:
+        found.append(given[f"{NAME}[{k}]"])
+        k += 1
+    return found
+
+
+def _between(y: Any, given: Given) -> tuple[Any, Any]:
+    """The thresholds below and above each y, far away where there is none."""
+    thresholds = _thresholds(given)
+    low, high = -_FAR * (y <= 1), _FAR * (y >= len(thresholds) + 1)
+    for k, t in enumerate(thresholds, start=1):
+        low, high = low + t * (y == k + 1), high + t * (y == k)
+    return low, high
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+CUMULATIVE = Cumulative()
