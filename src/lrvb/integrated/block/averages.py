@@ -11,6 +11,7 @@ import numpy as np
 from ..density import Columns, Density
 
 NODES = {
+    0.12: 3,
     0.35: 5,
     0.8: 7,
     1.5: 13,

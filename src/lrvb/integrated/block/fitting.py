@@ -66,7 +66,7 @@ def fit(layout: Layout, u: np.ndarray, start: Start, tilt: np.ndarray | None = N
     tilt = np.zeros(layout.p) if tilt is None else tilt
     beta, z, v = start.beta, start.z, start.v
     eta = layout.predictor(beta, z)
-    damp, last = np.ones(layout.N), np.zeros(layout.N)
+    damp, last, settled = np.ones(layout.N), np.zeros(layout.N), False
     for sweep in range(SWEEPS):
         at = average(rows.likelihood, rows.columns, phi, eta, v)
         Q = Precision(layout, np.maximum(at.information, LEAST), precisions)
@@ -84,15 +84,16 @@ def fit(layout: Layout, u: np.ndarray, start: Start, tilt: np.ndarray | None = N
         beta = beta + fraction * step_beta
         z = [a + fraction * b for a, b in zip(z, step, strict=True)]
         eta = eta + fraction * moved
+        if gain > 1.0 and sweep < 4:
+            continue  # weights of a start say little of the variances
         new = Q.row_variances()
-        far = gain > 1.0  # weights of a start say little of the variances
         change = new - v
         damp = np.where(change * last < 0, damp / 2, np.minimum(1.0, 1.3 * damp))
         settled = gain < GAIN and float(((Q.w * change) ** 2).sum()) < CHANGE
         if settled or sweep == SWEEPS - 1:
             v = new
             break
-        v = v if far and sweep < 4 else v + damp * change
+        v = v + damp * change
         last = change
     if not settled:
         raise NoMode(

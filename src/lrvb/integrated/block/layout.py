@@ -13,6 +13,8 @@ from ..matrix_free.sums import Factor, factors_of
 from ..regression import Regression
 from ..terms import Spread, Term, split_by_size
 
+MANY, FEWEST = 40_000, 400  # rows, and levels, of which sums are made for all
+
 
 class Layout:
     """η = Xβ + offset + Σ_f R_f z_f, terms by their levels; θ = (β, u), u terms' and dispersions'."""
@@ -44,6 +46,16 @@ class Layout:
         for factor in self.factors:
             key = np.unique(key * factor.levels + factor.codes, return_inverse=True)[1]
         return key
+
+    @cached_property
+    def chosen(self) -> list[np.ndarray]:
+        """Levels of each factor, (K,), whose sums stand for all: every one, or fewer of many rows."""
+        rng = np.random.default_rng(0)
+        few = [max(FEWEST, int(np.ceil(f.levels * MANY / self.N))) for f in self.factors]
+        return [
+            rng.permutation(factor.levels) < count
+            for factor, count in zip(self.factors, few, strict=True)
+        ]
 
     def spreads(self, u: np.ndarray) -> list[Spread]:
         """Each term's Σ at n points of u."""

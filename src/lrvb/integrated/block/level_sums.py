@@ -43,62 +43,117 @@ class Gap(NamedTuple):
         return self.own + self.rest
 
 
-def gap(layout: Layout, fitted: Fitted) -> Gap:
-    """The sums of all levels of all factors."""
-    cells = layout.cells
-    many = int(cells.max()) + 1
-    rest, own = _of_rows(layout, fitted, cells, many), 0.0
+def gap(layout: Layout, fitted: Fitted, pattern: Pattern | None = None) -> Gap:
+    """The sums of all factors' levels; of many rows, those of some levels stand for all.
+
+    Given a pattern, all other levels' moments differ from q's as they do there.
+    """
+    rest, own = 0.0, 0.0
     moved, spread, third = [], [], []
     for f, factor in enumerate(layout.factors):
         C = fitted.covariances[f]
+        chosen = layout.chosen[f]
+        at = np.flatnonzero(chosen[factor.codes]) if pattern is not None else np.arange(layout.N)
+        counted = chosen[factor.codes[at]]
+        scale = len(chosen) / chosen.sum()
+        if f == 0:
+            rest += scale * _of_rows(layout, fitted, at[counted])
         root = np.linalg.cholesky(C)
-        c = fitted.Q.with_rows(f, fitted.v, C)
+        c = fitted.Q.with_rows(f, fitted.v, C)[at]
         # η = η̄ + aᵀt + what is left, with t standard normal
-        inverse = np.linalg.inv(root)[factor.codes]
-        a = np.einsum("nij,nj->ni", inverse, c)
-        left = np.sqrt(np.maximum(fitted.v - (a**2).sum(1), 0.0))
+        codes = factor.codes[at]
+        a = np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
+        square = (a**2).sum(1)
+        left = np.sqrt(np.maximum(fitted.v[at] - square, 0.0))
         T, log_w = _level_nodes(factor.q)
         table = np.empty((factor.levels, len(T)))
+        cells = layout.cells[at]
         for j, t in enumerate(T):
-            r = _rest_of_log_p(layout, fitted, a @ t, left, (a**2).sum(1))
-            table[:, j] = np.bincount(factor.codes, r, factor.levels)
-            rest -= np.exp(log_w[j]) * float((np.bincount(cells, r, many) ** 2).sum())
+            r = _rest_of_log_p(layout, fitted, at, a @ t, left, square)
+            table[:, j] = np.bincount(codes, r, factor.levels)
+            each = np.bincount(cells, r * counted)
+            rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
         table += log_w
         total = logsumexp(table, axis=1)
-        P = np.exp(table - total[:, None])
-        first = P @ T
-        second = np.einsum("kj,ja,jb->kab", P, T, T, optimize=True)
-        own += float(total.sum())
-        moved.append(np.einsum("kij,kj->ki", root, first))
-        centred = second - first[:, :, None] * first[:, None, :]
-        spread.append(root @ centred @ root.swapaxes(1, 2))
-        third.append(
-            np.einsum("kj,kji->ki", P, (np.einsum("kab,jb->kja", root, T) - moved[f][:, None]) ** 3)
-        )
+        own += scale * float(total[chosen].sum())
+        found = _moments(table, total, T, root)
+        if pattern is not None:
+            others = pattern.at(f, C)
+            found = tuple(
+                np.where(chosen.reshape(-1, *(1,) * (part.ndim - 1)), part, other)
+                for part, other in zip(found, others, strict=True)
+            )
+        moved.append(found[0])
+        spread.append(found[1])
+        third.append(found[2])
     return Gap(own, max(rest, 0.0) / 2, moved, spread, third)
 
 
-def _of_rows(layout: Layout, fitted: Fitted, cells: np.ndarray, many: int) -> float:
-    """Σ over cells of the variance of their r, as if a cell's rows had one η."""
-    sd, total = np.sqrt(fitted.v), 0.0
-    none = np.zeros(layout.N)
+class Pattern(NamedTuple):
+    """How all levels' moments differ from those of a q with these covariances."""
+
+    found: Gap
+    covariances: list[np.ndarray]
+
+    def at(self, f: int, C: np.ndarray) -> tuple[np.ndarray, ...]:
+        """E z less q's, covariances and third moments of a factor's levels with q's covariances C."""
+        ratio = np.sqrt(_diagonal(C) / _diagonal(self.covariances[f]))
+        both = ratio[:, :, None] * ratio[:, None, :]
+        change = self.found.spread[f] - self.covariances[f]
+        return self.found.moved[f] * ratio, C + change * both, self.found.third[f] * ratio**3
+
+
+def _diagonal(blocks: np.ndarray) -> np.ndarray:
+    return np.diagonal(blocks, axis1=1, axis2=2)
+
+
+def _moments(
+    table: np.ndarray, total: np.ndarray, T: np.ndarray, root: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Means, covariances and third central moments of levels root·t from log weights (K, J) of nodes."""
+    P = np.exp(table - total[:, None])
+    first = P @ T
+    second = np.einsum("kj,ja,jb->kab", P, T, T, optimize=True)
+    centred = second - first[:, :, None] * first[:, None, :]
+    mean = np.einsum("kij,kj->ki", root, first)
+    third = np.zeros_like(mean)
+    for j, t in enumerate(T):
+        third += P[:, [j]] * (root @ t - mean) ** 3
+    return mean, root @ centred @ root.swapaxes(1, 2), third
+
+
+def _of_rows(layout: Layout, fitted: Fitted, at: np.ndarray) -> float:
+    """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""
+    v = fitted.v[at]
+    sd, total = np.sqrt(v), 0.0
+    none = np.zeros(len(at))
     for x, weight in nodes(max(float(sd.max()), 1.0)):
-        r = _rest_of_log_p(layout, fitted, x * sd, none, fitted.v)
-        total += weight * float((np.bincount(cells, r, many) ** 2).sum())
+        r = _rest_of_log_p(layout, fitted, at, x * sd, none, v)
+        total += weight * float((np.bincount(layout.cells[at], r) ** 2).sum())
     return total
 
 
 def _rest_of_log_p(
-    layout: Layout, fitted: Fitted, e: np.ndarray, sd: np.ndarray, variance: np.ndarray
+    layout: Layout,
+    fitted: Fitted,
+    at: np.ndarray,
+    e: np.ndarray,
+    sd: np.ndarray,
+    variance: np.ndarray,
 ) -> np.ndarray:
-    """E log p(y | η̄ + e + sd·x) over x less its parts up to the second in e, which has this variance."""
+    """E log p(y | η̄ + e + sd·x) over x of rows `at`, less its parts up to the second in e.
+
+    e has this variance.
+    """
     rows, phi = layout.rows, layout.phi(fitted.u)
-    value = np.zeros(layout.N)
+    columns = tuple(column[at] for column in rows.columns)
+    value, mean = np.zeros(len(at)), fitted.eta[at] + e
     widest = float(sd.max(initial=0.0))
     for x, weight in nodes(widest) if widest > 0 else [(0.0, 1.0)]:
-        value += weight * rows.likelihood.log_p(rows.columns, fitted.eta + e + x * sd, phi)
-    at = fitted.rows
-    return value - at.value - at.score * e + at.information * (e**2 - variance) / 2
+        value += weight * rows.likelihood.log_p(columns, mean + x * sd, phi)
+    known = fitted.rows
+    value -= known.value[at] + known.score[at] * e
+    return value + known.information[at] * (e**2 - variance) / 2
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from ..mode import NoMode
 from .fitting import Fitted, Start, fit
 from .layout import Layout
-from .level_sums import Gap, gap
+from .level_sums import Gap, Pattern, gap
 
 LEAST = 0.1  # of a level's variance given β, which its own sum may leave
 APART = 0.5  # sds by which β's mean is moved to see what follows it
@@ -47,6 +47,7 @@ class Fits:
 
     def __init__(self, layout: Layout, start: Start):
         self.layout = layout
+        self.pattern: Pattern | None = None
         self.starts: list[tuple[np.ndarray, Start]] = [(np.full(0, np.nan), start)]
 
     def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
@@ -65,7 +66,14 @@ class Fits:
     def at(self, u: np.ndarray) -> Point:
         """The point at u, with its levels' sums."""
         fitted = self.fit(u)
-        return made(fitted, gap(self.layout, fitted))
+        return made(fitted, self.gap(fitted))
+
+    def gap(self, fitted: Fitted) -> Gap:
+        """Levels' sums; of many rows, of all levels the first time only."""
+        found = gap(self.layout, fitted, self.pattern)
+        if self.pattern is None and not all(chosen.all() for chosen in self.layout.chosen):
+            self.pattern = Pattern(found, fitted.covariances)
+        return found
 
 
 def made(fitted: Fitted, found: Gap) -> Point:
@@ -107,7 +115,7 @@ def respond(fits: Fits, point: Point) -> tuple[np.ndarray, np.ndarray]:
     for i in range(p):
         tilt = APART / sd[i] * (np.arange(p) == i)
         found = fits.fit(point.u, tilt)
-        total = gap(fits.layout, found).total
+        total = fits.gap(found).total
         shift[i] = (total - point.own - point.rest) / APART
         columns[:, i] = (found.beta - point.beta) / (APART / sd[i])
     return shift, (columns + columns.T) / 2
