@@ -26,7 +26,7 @@ from lrvb.prior import Exponential, HalfNormal, HalfStudentT
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import integrated as benchmark  # noqa: E402
+import integrated_cases as benchmark  # noqa: E402
 
 SOURCE = Path(lrvb.__file__).parent
 

@@ -1,6 +1,6 @@
 """The integrated core on real cases with truth: bias in sds, ratios of sds, verdicts, seconds.
 
-    python benchmarks/integrated.py FOLDER [CASE[:SEED] ...]
+    python benchmarks/integrated_cases.py FOLDER [CASE[:SEED] ...]
 
 FOLDER has NAME.csv and NAME.json: formula, family, explicit priors, and the posterior of every quantity.
 """
