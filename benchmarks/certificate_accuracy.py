@@ -21,7 +21,7 @@ from lrvb.models import NormalPoisson
 from lrvb.studies.experiments import digits, matched
 from lrvb.studies.reference import normal_poisson, simulate
 
-SDS = (0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
+SDS = (0.3, 0.6, 1.0)
 ROWS = (100, 300, 1000, 10_000, 100_000)
 SWEEPS = {100: 6000, 300: 6000, 1000: 4000, 10_000: 2000, 100_000: 500}
 BUDGET = 240.0  # seconds for the digits
@@ -49,6 +49,7 @@ def counts() -> pd.DataFrame:
                     "verdict": found["verdict"],
                 }
             )
+            print(rows[-1], flush=True)
     return pd.DataFrame(rows)
 
 
