@@ -159,8 +159,8 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             return build(self.formula, data, self.family, self.missing, *own)
         if parse(self.formula).smooths or self.structures:
             raise InvalidModel(
-                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or splines "
-                "such as ns(x, df=4)."
+                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or columns that "
+                "you make yourself."
             )
         if self.weights is not None:
             raise InvalidModel(
