@@ -87,8 +87,9 @@ class Predictive:
                     "memory. Fit a part of them, or their columns after compute()."
                 )
             raise InvalidModel(
-                "Rows and groups are left out by the draws of a model whose hyperparameters are integrated; "
-                f"there are none here: {self.certificate_.reason or 'this fit is variational'}."
+                "Rows and groups are left out by the draws of a model whose hyperparameters are integrated, "
+                "and whose levels are summed exactly given them; not so here: "
+                f"{self.certificate_.reason or 'levels are a Gaussian block'}."
             )
         return found
 

@@ -56,13 +56,13 @@ def leave_out(
         return LeftOut(without_levels(inside, rows, terms, theta, blocks))
     if isinstance(inside, Nested):
         return LeftOut(without_nested(inside, rows, theta, blocks))
-    if blocks.single or isinstance(inside, Fixed):
+    if isinstance(inside, Fixed):
         each = without_rows(inside, rows, terms, theta, blocks.rows)
         return LeftOut(
             np.add.reduceat(each, np.flatnonzero(np.diff(blocks.of, prepend=-1)), axis=1)
         )
     raise InvalidModel(
-        "Groups of rows cannot be left out of this model without fits of their own; single rows can."
+        "Rows can be left out of levels that are summed exactly; this model's are not."
     )
 
 

@@ -159,6 +159,15 @@ def test_a_variational_fit_has_no_draws():
         variational.loo()
 
 
+def test_levels_in_a_gaussian_block_are_not_left_out():
+    """1/p has no mean over a Gaussian that only stands for the levels."""
+    data = DATA.assign(h=np.tile(np.arange(PER), G))
+    block = lrvb.MixedModel("count ~ 1 + (1 + x|g) + (1|h)", "poisson").fit(data)
+    assert block.certificate_.method != "importance"
+    with pytest.raises(lrvb.InvalidModel, match="summed exactly given them; not so here"):
+        block.loo()
+
+
 def test_crossed_factors_must_be_named():
     """No groups of rows are independent."""
     data = DATA.assign(h=np.tile(list("uvwx"), G))

@@ -22,6 +22,7 @@ from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
 from ..partitions.design import PartitionedDesign
 from ..priors.stated import MixedPriors
+from .certificate import IMPORTANCE
 from .fit import IntegratedFit, integrate_model
 from .left_out import Lot, Sample, lots, lots_given, sample
 from .sensitivity import PriorSensitivity
@@ -178,7 +179,8 @@ class MixedSensitivity(PriorSensitivity):
 
 
 def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:
-    """What can be asked of a fit: rows too, where they are in memory."""
-    if isinstance(found.design, PartitionedDesign):
+    """What can be asked of a fit: rows too, where they are in memory and levels are summed exactly."""
+    exactly = found.certificate.method == IMPORTANCE
+    if isinstance(found.design, PartitionedDesign) or not exactly:
         return PriorSensitivity(found, priors)
     return MixedSensitivity(found, priors)
