@@ -34,8 +34,9 @@ demo: $(VENV)/.installed-plot ## Run the paper's experiments, small, and write a
 	$(BIN)/lrvb reproduce --quick
 
 docs: export NO_MKDOCS_2_WARNING := 1
-docs: $(VENV)/.installed-test ## Rewrite the paper map, build the site into site/, run every example
+docs: $(VENV)/.installed-test ## Rewrite the paper map, run the gallery, build the site into site/, run every example
 	$(BIN)/python tests/test_paper_map.py
+	$(BIN)/python docs/building/gallery.py
 	$(BIN)/python -m mkdocs --quiet build
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_paper_map.py tests/test_site.py
 	@echo "The documentation is in site/index.html"

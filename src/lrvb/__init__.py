@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    BeyondTheData,
     CacheRefused,
     CoincidentComponents,
     ForkedProcess,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .engine.curvature import Curvature, linearize
     from .engine.fitting import Fit, fit
     from .engine.response import Response, respond
+    from .estimators.loading import load
     from .estimators.mixed.estimator import MixedModel
     from .estimators.mixture.estimator import GaussianMixture
     from .families import (
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
     from .posterior.certificate import Certificate
     from .posterior.comparison import compare
     from .posterior.posterior import Posterior, infer, summarize
-    from .posterior.storage import load
     from .posterior.wide import WidePosterior
     from .statement.model import Model
 
@@ -102,7 +103,7 @@ _HOMES = {
     "from_pymc": ".bridges.pymc",
     "infer": ".posterior.posterior",
     "linearize": ".engine.curvature",
-    "load": ".posterior.storage",
+    "load": ".estimators.loading",
     "respond": ".engine.response",
     "summarize": ".posterior.posterior",
 }
@@ -126,6 +127,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AutodiffSum",
     "Beta",
+    "BeyondTheData",
     "BlackBox",
     "CacheRefused",
     "Categorical",

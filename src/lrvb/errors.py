@@ -47,6 +47,10 @@ class NewLevels(LrvbError, UserWarning):
     """Groups that the fit has not seen are predicted by their term's variance; a warning."""
 
 
+class BeyondTheData(LrvbError, UserWarning):
+    """Rows are predicted beyond the range that a smooth was fitted on; a warning."""
+
+
 class RowsGathered(LrvbError, UserWarning):
     """Rows were brought together from the partitions they were in; a warning, the fit goes on."""
 

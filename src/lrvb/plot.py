@@ -59,6 +59,18 @@ def ranef(
     return draw_ranef(model, term, ax, prob=prob)
 
 
+def smooth(model: Any, name: str, ax: Axes | None = None, *, prob: float = 0.94) -> Axes:
+    """A smooth of a fitted `MixedModel`, such as "s(x)": the curve and its band, with the rows' places.
+
+    One curve for every level of a smooth by a group. The scale is that of the linear predictor.
+    """
+    try:
+        from .report.smooth_plots import draw_smooth
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_smooth(model, name, ax, prob=prob)
+
+
 def fitted(model: Any, ax: Axes | None = None, *, interval: float = 0.9, seed: int = 0) -> Axes:
     """Fitted means of a `MixedModel` with their intervals, against the observed responses.
 

@@ -178,3 +178,27 @@ def test_nothing_is_imported_without_need():
     code = "import sys, lrvb; print(sorted({'numpyro', 'pymc', 'pytensor', 'funsor'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_powers_of_the_prior_by_sites(eight):
+    """Sites that depend on no other; the derivatives of the parts add up to the whole's."""
+    table = eight.prior_sensitivity("tau").set_index("hyperparameter")["d_mean"]
+    sites = [f"log2 power of {name}'s prior" for name in ("mu", "tau", "z")]
+    assert set(sites) < set(table.index)
+    np.testing.assert_allclose(table[sites].sum(), table["log2 power of the prior"], rtol=1e-9)
+
+
+def test_a_prior_that_depends_on_another_is_not_scaled():
+    """Centred effects belong to the model, not to its prior."""
+
+    def centred(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+        with numpyro.plate("school", 8):
+            theta = numpyro.sample("theta", dist.Normal(mu, 5.0))
+            numpyro.sample("obs", dist.Normal(theta, SIGMA), obs=y)
+
+    table = lrvb.from_numpyro(centred, Y).infer(check=False).prior_sensitivity("mu")
+    assert set(table["hyperparameter"]) == {
+        "log2 power of the prior",
+        "log2 power of the likelihood",
+    }

@@ -93,3 +93,13 @@ def test_bambi():
     assert posterior.to_arviz(n=10).posterior["1|g"].dims[2:] == ("g__factor_dim",)
     with pytest.raises(lrvb.InvalidModel, match=r"model\.backend\.model"):
         lrvb.from_pymc(model)
+
+
+def test_powers_of_the_prior_by_variables(regression):
+    """β shrinks as its prior's power grows; σ's prior is a site of its own."""
+    table = regression.prior_sensitivity("beta").set_index(["hyperparameter", "quantity"])
+    assert {"log2 power of beta's prior", "log2 power of sigma's prior"} < set(
+        table.index.get_level_values(0)
+    )
+    for name, mean in regression.mean("beta").items():
+        assert table.loc[("log2 power of beta's prior", name), "d_mean"] * mean < 0

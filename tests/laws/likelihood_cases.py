@@ -96,10 +96,14 @@ SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
     LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE),
-    LikelihoodCase(ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE),
-    LikelihoodCase(HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE),
+    LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE, (0.15,)),
+    LikelihoodCase(
+        ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE, (0.0,)
+    ),
+    LikelihoodCase(HURDLE_POISSON, COUNTS, ETA, {"hurdle": 0.3}, WHOLE, (0.31,)),
+    LikelihoodCase(
+        HURDLE_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "hurdle": 0.3}, WHOLE, (0.0,)
+    ),
     LikelihoodCase(BINOMIAL, COUNTS, ETA, {"trials": TRIALS}, SUCCESSES),
     LikelihoodCase(BERNOULLI, (COUNTS > 1).astype(float), ETA, {}, ONES),
     LikelihoodCase(Binomial("probit"), COUNTS, ETA / 2, {"trials": TRIALS}, SUCCESSES, (0.0, 0.31)),

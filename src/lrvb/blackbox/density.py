@@ -12,6 +12,8 @@ from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
 
+LIKELIHOOD = "likelihood"
+
 
 @dataclass(frozen=True, eq=False)
 class Density:
@@ -19,7 +21,8 @@ class Density:
 
     `log_density` maps x (D,) to a number and `values` to named arrays, both in jax.numpy. `starts`
     (n, D) are points to search from and `coordinates` the names of the D entries of x. `dims` and
-    `coords` are those of the model, `observed` its data, `source` what it is called in sentences.
+    `coords` are those of the model, `observed` its data, `source` what it is called in sentences. `parts`
+    maps x to the log density of the data, "likelihood", and of every site's prior, without Jacobians.
     """
 
     log_density: Callable[[Any], Any]
@@ -30,6 +33,7 @@ class Density:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     coords: Mapping[str, list[Any]] = field(default_factory=dict)
     observed: Mapping[str, Any] | None = None
+    parts: Callable[[Any], Mapping[str, Any]] | None = None
 
     @property
     def size(self) -> int:

@@ -45,6 +45,7 @@ from .linear_response import (
 )
 from .modes import FEW, Modes, find_modes
 from .polish import CHAINS, Polished, polish
+from .power import PowerSensitivity
 from .propriety import require_proper
 
 MOST = 3000  # named values, whose covariances are one matrix
@@ -115,8 +116,9 @@ def infer(
         if not check:
             if fitted.answer.Sigma is None:
                 raise NotAMaximum(_NO_RESPONSE)
-            drawn = WeightedDraws(values(_response_draws(fitted, seed)), *_equal(4096))
-            return _posterior(density, estimate, fitted, drawn, absent)
+            x = _response_draws(fitted, seed)
+            drawn = WeightedDraws(values(x), *_equal(4096))
+            return _posterior(density, estimate, fitted, drawn, x, absent)
         found = polish(kernel, values, fitted.mean, fitted.root, np.random.default_rng(seed), bar)
         if not fitted.converged:
             fitted = _fit_from_draws(kernel, values, fitted, found)
@@ -152,7 +154,7 @@ def infer(
         polish=details,
     )
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
-    return _posterior(density, estimate, fitted, drawn, absent, certificate)
+    return _posterior(density, estimate, fitted, drawn, found.x, absent, certificate)
 
 
 _NO_RESPONSE = (
@@ -319,6 +321,7 @@ def _posterior(
     estimate: Estimate,
     fitted: Fitted,
     drawn: WeightedDraws,
+    x: np.ndarray,
     absent: Mapping[str, str],
     certificate: Certificate | None = None,
 ) -> Posterior:
@@ -331,4 +334,5 @@ def _posterior(
         absent=absent,
         checked=Checked(certificate, reason="it was asked for with check=False"),
         axes=Axes(density.dims, density.coords),
+        sensitivity=PowerSensitivity(density, x, drawn.values),
     )

@@ -29,7 +29,7 @@ class Kernel:
     def __init__(self, density: Density):
         self.size, self.gradients, self.watched, self.broken = density.size, 0, 0, 0
         what = f"The log density of {density.source}"
-        self._batched = _Batched(_scalar(density.log_density, what), self.size, what, BATCH, True)
+        self._batched = Batched(_scalar(density.log_density, what), self.size, what, BATCH, True)
 
     def __call__(self, X: np.ndarray, *, watch: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """log p (n,) and its gradient (n, D) at X (n, D)."""
@@ -68,7 +68,7 @@ class Values:
             parts = [jnp.ravel(v).astype(jnp.float64) for v in density.values(x).values()]
             return jnp.concatenate([jnp.zeros(0), *parts])
 
-        self._batched = _Batched(flat, density.size, what, WIDE, False)
+        self._batched = Batched(flat, density.size, what, WIDE, False)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Values (n, q) at X (n, D)."""
@@ -87,7 +87,7 @@ class Values:
         return [name for site, shape in self.shapes.items() for name in _names(site, shape)]
 
 
-class _Batched:
+class Batched:
     """A function of one point, compiled for a fixed number of them; its data are arguments."""
 
     @in_double
@@ -117,6 +117,7 @@ class _Batched:
 
     @in_double
     def __call__(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What the function gives at X (n, D), each output with n in front."""
         X = np.ascontiguousarray(X, dtype=np.float64)
         n = len(X)
         padded = np.concatenate([X, np.repeat(X[-1:], -n % self.batch, axis=0)])

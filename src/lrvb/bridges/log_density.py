@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..blackbox.density import Density
+from ..blackbox.density import LIKELIHOOD, Density
 from ..blackbox.inference import infer
 from ..blackbox.kernel import BATCH
 from ..errors import InvalidModel
@@ -44,15 +44,22 @@ class BlackBox:
 
 
 @in_double
-def from_log_density(f: Callable[[Any], Any], start: Any) -> BlackBox:
+def from_log_density(
+    f: Callable[[Any], Any], start: Any, *, log_prior: Callable[[Any], Any] | None = None
+) -> BlackBox:
     """A model by its log density, up to a constant, of real numbers without bounds.
 
     f is written in jax.numpy and takes what `start` is: an array, whose entries are named `x[0]`, `x[1]`,
     …, or a dictionary of arrays and numbers by name. Bounded parameters are functions of unbounded ones:
-    write f with the Jacobian's log, and ask for them by `functions` of `infer`.
+    write f with the Jacobian's log, and ask for them by `functions` of `infer`. `log_prior`, a function of
+    the same, is that part of f which `posterior.prior_sensitivity(power=...)` scales.
     """
     if not callable(f):
         raise InvalidModel(f"f={f!r} must be a function that returns a log density.")
+    if log_prior is not None and not callable(log_prior):
+        raise InvalidModel(
+            f"log_prior={log_prior!r} must be a function that returns a log density."
+        )
     named = isinstance(start, Mapping)
     parts = {
         name: _array(name, value) for name, value in (start if named else {"x": start}).items()
@@ -72,6 +79,12 @@ def from_log_density(f: Callable[[Any], Any], start: Any) -> BlackBox:
         found = values(x)
         return f(found if named else found["x"])
 
+    def separated(x: Any) -> dict[str, Any]:
+        assert log_prior is not None
+        found = values(x)
+        prior = log_prior(found if named else found["x"])
+        return {LIKELIHOOD: log_density(x) - prior, "prior": prior}
+
     center = np.concatenate([part.ravel() for part in parts.values()])
     return BlackBox(
         Density(
@@ -80,6 +93,7 @@ def from_log_density(f: Callable[[Any], Any], start: Any) -> BlackBox:
             around(center),
             tuple(coordinate_names({name: part.shape for name, part in parts.items()})),
             "f",
+            parts=None if log_prior is None else separated,
         )
     )
 

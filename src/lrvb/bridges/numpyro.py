@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..blackbox.density import Density, first_line
+from ..blackbox.density import LIKELIHOOD, Density, first_line
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.program import Program
@@ -107,6 +107,16 @@ class _Sites:
             )
             return {name: found[name] for name in self._reported}
 
+        handlers = self.numpyro.handlers
+
+        def parts(x: Any) -> dict[str, Any]:
+            at = util.constrain_fn(seeded, self.args, self.kwargs, unpacked(x))
+            stated = handlers.substitute(seeded, data=at)
+            trace = handlers.trace(stated).get_trace(*self.args, **self.kwargs)
+            observed = [s for s in trace.values() if s["type"] == "sample" and s["is_observed"]]
+            total = sum((_log_prob(site) for site in observed), start=jnp.zeros(()))
+            return {LIKELIHOOD: total} | {name: _log_prob(trace[name]) for name in self.latent}
+
         dims, coords = self._dims()
         return Density(
             log_density,
@@ -121,6 +131,7 @@ class _Sites:
                 for name, site in self.trace.items()
                 if site["type"] == "sample" and site["is_observed"] and _is_data(site)
             },
+            None if self.enumerated else parts,
         )
 
     @property
@@ -249,6 +260,13 @@ class _Sites:
         first = min(plates, default=0) - 1
         seeded = self.numpyro.handlers.seed(self.model, 0)
         return enum(config_enumerate(seeded), first)
+
+
+def _log_prob(site: Any) -> Any:
+    """The log density of a site, with its plate's scale."""
+    found = site["fn"].log_prob(site["value"])
+    scale = site.get("scale")
+    return jnp.sum(found if scale is None else scale * found)
 
 
 def _discrete(site: Any) -> bool:

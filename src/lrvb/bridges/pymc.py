@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..blackbox.density import Density, first_line
+from ..blackbox.density import LIKELIHOOD, Density, first_line
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from .log_density import BlackBox, around, coordinate_names
@@ -99,6 +100,19 @@ def _density(model: Any) -> Density:
         found = named(*unpacked(x))
         return {variable.name: value for variable, value in zip(outputs, found, strict=True)}
 
+    data = [*model.observed_RVs, *model.potentials]
+
+    @functools.cache  # made when it is asked for: it takes as long as the density itself
+    def separated() -> Any:
+        stated = [[variable] for variable in model.free_RVs] + ([data] if data else [])
+        outputs = [model.logp(vars=variables, jacobian=False) for variables in stated]
+        return get_jaxified_graph(inputs=inputs, outputs=outputs)
+
+    def parts(x: Any) -> dict[str, Any]:
+        found = separated()(*unpacked(x))
+        names = [variable.name for variable in model.free_RVs]
+        return dict(zip([*names, LIKELIHOOD], [*found, jnp.zeros(())], strict=False))
+
     center = np.concatenate([value.ravel() for value in first])
     shapes = {variable.name: value.shape for variable, value in zip(inputs, first, strict=True)}
     known = {variable.name for variable in outputs}
@@ -117,6 +131,7 @@ def _density(model: Any) -> Density:
         dims,
         {dim: _plain(v) for dim, v in model.coords.items() if dim in used and v is not None},
         _observed(model),
+        parts,
     )
 
 

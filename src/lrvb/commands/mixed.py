@@ -107,7 +107,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
 
     _say("Writing tables and figures")
     summary = model.summary()
-    fixed = summary.loc[list(model.design_.names)]
+    fixed = summary.loc[model.design_.effects]
     random = summary.drop(index=fixed.index)
     tables = {"fixed": fixed}
     if len(random):

@@ -273,8 +273,9 @@ class Gaussian(Normal):
                     S[:, place + i, place + j] += spreads[t].precision[:, i, j, None]
             value -= G * spreads[t].logdet / 2
         p = self.rows.p
-        S[:, :p, :p] += self.rows.P
-        value += self.rows.constant + p * np.log(2 * np.pi) / 2
+        P, constant = self.prior_precision(theta)
+        S[:, :p, :p] += P
+        value += constant + p * np.log(2 * np.pi) / 2
         L = _cholesky(S)
         value -= np.log(np.diagonal(L, axis1=1, axis2=2)).sum(1)
         half = np.linalg.solve(L, rhs[:, :, None])[:, :, 0]

@@ -18,6 +18,7 @@ from .laplace import Marginal
 from .mode import Mode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
+from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
 
 Progress = Callable[[int, int], None]
@@ -52,7 +53,8 @@ class Integral:
 
     node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments at
     the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
-    what each of P probes alone would add to the log density, where it is known by their mean.
+    what each of P probes alone would add to the log density, where it is known by their mean. doubt (n,) is a
+    part of the log density that is known to no more than about its own size.
     """
 
     theta: np.ndarray
@@ -63,6 +65,7 @@ class Integral:
     second: np.ndarray | None = field(default=None, repr=False)
     sample: np.ndarray | None = field(default=None, repr=False)
     noise: np.ndarray | None = field(default=None, repr=False)
+    doubt: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
@@ -205,7 +208,7 @@ def integrate_path(
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
-        if not isinstance(inside, Crossed):
+        if not isinstance(inside, Crossed | Smoothed):
             return climb(inside.log_density, theta, inside.derivatives, longest), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
@@ -269,7 +272,7 @@ def _is_long(budget: Budget, work: float) -> bool:
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
-    if isinstance(inside, Crossed) or not _is_long(budget, work):
+    if isinstance(inside, Crossed | Smoothed) or not _is_long(budget, work):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 

@@ -28,6 +28,7 @@ class Line:
     """
 
     def __init__(self, log_p: np.ndarray, cells: int = 0):
+
         Q = log_p.shape[1]
         self.cells = cells or -(-FINE // (Q - 1))
         top = log_p.max(axis=1, keepdims=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .coordinates import LOG, Kind
 from .inside import Drawn, Lines
+from .penalties import add_precisions
 from .regression import Regression
 from .terms import SdPrior, Spread, Term, split_by_size
 
@@ -44,13 +45,21 @@ class Normal(ABC):
 
     @property
     def kinds(self) -> list[Kind]:
-        """Kinds of θ: every term's, then the log residual sd."""
-        return [kind for term in self.terms for kind in term.kinds] + LOG
+        """Kinds of θ: every term's, the log sds of penalties, then the log residual sd."""
+        spread = [kind for term in self.terms for kind in term.kinds]
+        return spread + LOG * (len(self.rows.penalties) + 1)
 
     def start(self) -> np.ndarray:
         """A first θ: the residual and each term with an equal share of the rows' spread."""
-        scale = self.scale / np.sqrt(1 + len(self.terms))
-        return np.concatenate([*(term.start(scale) for term in self.terms), [np.log(scale)]])
+        k = len(self.rows.penalties)
+        scale = self.scale / np.sqrt(1 + len(self.terms) + k)
+        own = np.full(k + 1, np.log(scale))
+        return np.concatenate([*(term.start(scale) for term in self.terms), own])
+
+    def penalised(self, theta: np.ndarray) -> np.ndarray:
+        """The log sds of penalties at n points, (n, k)."""
+        k = len(self.rows.penalties)
+        return theta[:, theta.shape[1] - 1 - k : -1]
 
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ at n points."""
@@ -64,7 +73,20 @@ class Normal(ABC):
         parts = split_by_size(theta[:, :-1], self.terms)
         for term, part, spread in zip(self.terms, parts, spreads, strict=True):
             total = total + term.log_prior(part, spread)
+        for penalty, own in zip(self.rows.penalties, self.penalised(theta).T, strict=True):
+            total = total + penalty.log_prior(own)
         return total
+
+    def prior_precision(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Precision (n, p, p) of β at n points, and the constant of its log prior (n,)."""
+        rows, log_sds = self.rows, self.penalised(theta)
+        P = np.repeat(rows.P[None], len(theta), axis=0)
+        constant = np.full(len(theta), rows.constant)
+        if rows.penalties:
+            add_precisions(P, rows.penalties, log_sds)
+            for penalty, own in zip(rows.penalties, log_sds.T, strict=True):
+                constant += penalty.log_constant(own)
+        return P, constant
 
     @abstractmethod
     def log_density(self, theta: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from ..likelihoods.dispersion import split_coordinates, values_at
 from .density import Columns, Density
 from .mode import differenced
+from .penalties import Penalty
 
 _STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
 
@@ -23,6 +24,7 @@ class Regression:
     P (p, p), which may be singular where β is flat; `constant` is that of log p(β). Where gaussian rows stand
     for others with the same sums, `ones` (N,) is what became of a column of ones: onesᵀones counts those.
     `unit` is the size of η: one on a log or logit scale.
+    `penalties` are of coefficients that are flat in P.
     """
 
     likelihood: Density
@@ -35,6 +37,7 @@ class Regression:
     dispersions: tuple[Any, ...] = ()
     ones: np.ndarray | None = None
     unit: float = 1.0
+    penalties: tuple[Penalty, ...] = ()
 
     @classmethod
     def independent(

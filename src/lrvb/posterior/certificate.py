@@ -291,5 +291,5 @@ def _tail_index(values: np.ndarray, weights: np.ndarray) -> float:
     for tail in (x[-size:] - x[-size - 1], x[size] - x[:size][::-1]):
         tail = np.unique(tail[tail > 0])
         if len(tail) >= 20 and tail[0] < tail[-1]:
-            found = max(found, fit_pareto(tail)[0])
+            found = max(found, float(fit_pareto(tail)[0]))
     return found

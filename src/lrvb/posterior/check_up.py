@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import LrvbError
 from .sensitivity import PriorQuestions, RowQuestions, answers_rows
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
-from .what_if import DIFFERENT, TELLING, influence_table, prior_table, robust_sds
+from .what_if import DIFFERENT, TELLING, influence_table, of_prior, prior_table, robust_sds
 
 if TYPE_CHECKING:
     from .posterior import Posterior
@@ -105,7 +105,7 @@ def _verdicts(posterior: Posterior) -> list[Finding]:
 
 def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Finding:
     table = prior_table(sensitivity, names, at, 0)
-    worst = table.iloc[0]
+    worst = table[of_prior(table)].iloc[0]
     said = (
         f"{worst['hyperparameter']} from {worst['value']:.3g} to {worst['value'] + worst['step']:.3g} moves "
         f"the mean of {worst['quantity']} by {worst['change']:+.2g} sds"

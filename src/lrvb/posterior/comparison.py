@@ -23,8 +23,9 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
 
     `models` has names of your own for models with `loo()` (a `MixedModel`, a posterior of `lrvb.infer`, a
     `GaussianMixture`), or tables of `loo()`. Columns: `elpd`, the sum of log p(y_i | y_−i); `difference`
-    from the best and its standard error `se`; `weight`, stacking's; `p_loo`; `n_bad`, the k_hats above
-    0.7; and `log_evidence` beside, where it is known. With `by` whole groups of rows are predicted.
+    from the best and its standard error `se`; `weight`, stacking's; `p_loo` where draws have all
+    parameters; `n_bad`, the k_hats above 0.7; and `log_evidence` beside, where it is known. With `by` whole
+    groups of rows are predicted.
     """
     import pandas as pd
 

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from ..engine.sensitivity import row_densities
 from ..errors import InvalidModel
-from ..numerics.pareto import smooth
+from ..numerics.pareto import smooth_columns
 from .noted import noted
 from .sensitivity import Sensitivity
 from .table import require_finite
@@ -54,22 +54,22 @@ def left_out_table(
     source: str,
     weights: np.ndarray | None = None,
     what: str = "row",
+    given_all: bool = True,
 ) -> pd.DataFrame:
     """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
 
     `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
-    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once.
+    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once. `given_all` says that
+    a draw has all parameters, so that densities are independent given it and p_loo can be known.
     """
     import pandas as pd
 
     elpd, k_hat, full = (np.full(len(labels), np.nan) for _ in range(3))
     log_weights = log_weights - logsumexp(log_weights)
     for places, values in densities:
-        full[places] = logsumexp(log_weights[:, None] + values, axis=0)
-        smoothed = np.empty(values.shape)
-        for j, n in enumerate(places):
-            smoothed[:, j], k_hat[n] = smooth(log_weights - values[:, j])
-        elpd[places] = logsumexp(smoothed + values, axis=0)
+        full[places] = _log_sum(log_weights[:, None] + values)
+        smoothed, k_hat[places] = smooth_columns(log_weights[:, None] - values)
+        elpd[places] = _log_sum(smoothed + values)
     table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(labels))
     w = np.ones(len(table)) if weights is None else weights
     if not np.all(w == 1):
@@ -81,13 +81,13 @@ def left_out_table(
     attrs = {
         "elpd_loo": total,
         "se": float(np.sqrt(w.sum()) * spread),
-        "p_loo": float(w @ (full - elpd)),
+        "p_loo": float(w @ (full - elpd)) if given_all else np.nan,
         "n_bad": bad,
     }
+    effective = f", p_loo {attrs['p_loo']:.1f}" if given_all else ""
     result = noted(
         table,
-        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}, p_loo {attrs['p_loo']:.1f}, from "
-        f"{source}; "
+        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}{effective}, from {source}; "
         + (
             "every k_hat is at most 0.7."
             if not bad
@@ -97,3 +97,9 @@ def left_out_table(
     )
     result.attrs.update(attrs)
     return result
+
+
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log Σ exp of every column."""
+    top = values.max(axis=0)
+    return top + np.log(np.exp(values - top).sum(axis=0))

@@ -47,7 +47,11 @@ class WhatIf:
         def _require_engine(self, what: str) -> Response: ...
 
     def prior_sensitivity(
-        self, names: str | Iterable[str] | None = None, verify: int = 0
+        self,
+        names: str | Iterable[str] | None = None,
+        verify: int = 0,
+        *,
+        power: float | None = None,
     ) -> pd.DataFrame:
         """How every number of the model moves every mean and sd, without a refit.
 
@@ -55,12 +59,24 @@ class WhatIf:
         a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
         step in posterior sds, by first order; the largest first. `verify` fits the first so many
         hyperparameters anew at the whole step, in the column `verified`.
+
+        Of a model by its log density the hyperparameters are log₂ of the powers to which the prior, each
+        site's prior and the likelihood are raised; the step leads to `power`, 2 unless it is given, and
+        `verified` is by weights of the draws.
         """
         chosen = self._choose(names)
         if self._sensitivity is None:
             self._what_if()
         assert self._sensitivity is not None
-        return prior_table(self._sensitivity, chosen, self._at(chosen), verify)
+        questions = self._sensitivity
+        if power is not None:
+            if not hasattr(questions, "with_power"):
+                raise InvalidModel(
+                    "power= is for models given by a log density (from_numpyro, from_pymc, "
+                    "from_log_density); here the prior's own numbers are moved, without it."
+                )
+            questions = questions.with_power(power)
+        return prior_table(questions, chosen, self._at(chosen), verify)
 
     def influence(
         self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False

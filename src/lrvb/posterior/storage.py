@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from .weighted import WeightedDraws
 if TYPE_CHECKING:
     import xarray as xr
 
+T = TypeVar("T")
+
 FORMAT = 1
 CERTIFICATE = (
     *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
@@ -43,10 +45,21 @@ SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
 
-def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
-    """Write to a temporary name beside the target, then rename: never half a file."""
+def save(
+    posterior: Posterior,
+    path: Path,
+    *,
+    local: bool = True,
+    more: Mapping[str, Any] | None = None,
+    beside: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """Write to a temporary name beside the target, then rename: never half a file.
+
+    `more` goes into the header, and the arrays `beside` into the file.
+    """
     estimate, how = posterior.estimate, posterior.convergence
     arrays: dict[str, np.ndarray] = {
+        **(beside or {}),
         "m": estimate.m,
         "V": estimate.V,
         "Sigma": estimate.Sigma,
@@ -54,6 +67,7 @@ def save(posterior: Posterior, path: Path, *, local: bool = True) -> Path:
         "trace": how.trace,
     }
     header: dict[str, Any] = {
+        **(more or {}),
         "format": FORMAT,
         "blocks": {name: _describe(name, block) for name, block in estimate.blocks.items()},
         "labels": list(estimate.labels),
@@ -120,8 +134,13 @@ def load(path: str | Path, *, families: Iterable[type[Family]] = ()) -> Posterio
 
     Nothing that a file names is imported: families of your own are passed as classes.
     """
+    known = known_families(families)
+    return read(path, lambda header, archive: posterior_of(header, archive, known))
+
+
+def read(path: str | Path, make: Callable[[dict[str, Any], Archive], T]) -> T:
+    """What `make` makes of a file's header and arrays; whatever is wrong with the file is one sentence."""
     path = file_path(path)
-    known = _known(families)
     if not path.exists():
         raise InvalidData(f"There is no file '{path}'; give the path that was passed to save.")
     try:
@@ -129,7 +148,7 @@ def load(path: str | Path, *, families: Iterable[type[Family]] = ()) -> Posterio
             header = archive.header()
             if header["format"] > FORMAT:
                 raise InvalidData(f"'{path}' was written by a newer lrvb; upgrade to read it.")
-            return _posterior(header, archive, known)
+            return make(header, archive)
     except LrvbError:
         raise
     except Exception as error:  # whatever is wrong with the file, it is not one of ours
@@ -139,7 +158,7 @@ def load(path: str | Path, *, families: Iterable[type[Family]] = ()) -> Posterio
         ) from error
 
 
-def _known(families: Iterable[type[Family]]) -> dict[str, type[Family]]:
+def known_families(families: Iterable[type[Family]]) -> dict[str, type[Family]]:
     """The classes that a file may name: ours, and those that were passed."""
     known = {}
     for family in [*SHIPPED, *families]:
@@ -154,7 +173,7 @@ def _where(family: type[Family]) -> str:
 
 
 @in_double
-def _posterior(
+def posterior_of(
     header: dict[str, Any], archive: Archive, known: Mapping[str, type[Family]]
 ) -> Posterior:
     """The posterior from the content of a file."""

@@ -54,9 +54,11 @@ def prior_table(
     table = table.iloc[order].reset_index(drop=True)
     if verify:
         table["verified"] = _verified(sensitivity, table, dict(zip(names, at, strict=True)), verify)
+    remark = sensitivity.remark(list(names), at) if hasattr(sensitivity, "remark") else ""
     telling = table[np.abs(table["change"]) > TELLING]
+    telling = telling[of_prior(telling)]
     if telling.empty:
-        return table
+        return noted(table, remark) if remark else table
     worst = telling.iloc[0]
     more = len(telling) - 1
     return noted(
@@ -64,8 +66,14 @@ def prior_table(
         f"The prior matters: {worst['hyperparameter']} from {worst['value']:g} to "
         f"{worst['value'] + worst['step']:g} would move the mean of {worst['quantity']} by "
         f"{worst['change']:.2g} posterior sds"
-        + (f" ({more} more above {TELLING:g})." if more else "."),
+        + (f" ({more} more above {TELLING:g})." if more else ".")
+        + (f" {remark}" if remark else ""),
     )
+
+
+def of_prior(table: pd.DataFrame) -> pd.Series:
+    """Which rows are of the prior, not of a power of the likelihood."""
+    return ~table["hyperparameter"].str.endswith("the likelihood")
 
 
 def _verified(

@@ -50,7 +50,7 @@ def draw_ranef(model: Any, term: str | None, ax: Axes | None, *, prob: float) ->
     """See `lrvb.plot.ranef`."""
     if term is None:
         model._fitted()
-        term = next(iter(model._effects))
+        term = next(iter(model._effects), None)
     table = model.ranef(term, prob).sort_values("mean", kind="stable")
     levels = len(table)
     named = levels <= MOST_LABELS
@@ -135,7 +135,7 @@ def _shares(ax: Axes, mean: np.ndarray, observed: np.ndarray) -> None:
 def _coefficients(model: Any, names: Any, prob: float) -> pd.DataFrame:
     """The rows of the fixed effects asked for."""
     summary = model.summary(prob)
-    fixed = list(model.design_.names)
+    fixed = model.design_.effects
     chosen = fixed if names is None else [names] if isinstance(names, str) else list(names)
     for name in chosen:
         if name not in fixed:

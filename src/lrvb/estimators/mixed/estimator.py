@@ -27,6 +27,7 @@ from ...statement.problem import state_problem
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
+from .answers.effects import LevelEffects
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -39,14 +40,15 @@ from .answers.prediction import (
 from .answers.standard_deviations import derived_correlations, derived_sds, with_derived
 from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
+from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects
+from .design.requirements import require_effects, require_no_smooths
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_precisions
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .integral.certificate import IMPORTANCE, MixedCertificate, variational_certificate
+from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
@@ -54,6 +56,7 @@ from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
 from .priors.stated import MixedPriors, resolve
+from .text.formula import parse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,24 +65,27 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive):
+class MixedModel(AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
     (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
     "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
     `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
-    are integrated by importance sampling, with all
-    coefficients (β, z) summed out exactly given them; where that cannot be done, it is as
-    "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors. "mean_field" is
+    are integrated by importance sampling, with all coefficients (β, z) summed out exactly given
+    them; where that cannot be done, by a Gaussian block given them, whose evidence every level's own
+    sum mends. "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors.
+    "mean_field" is
     q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
     verdict on every quantity. `priors` are by name, on the
     data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `weights` names a column of frequencies: a row
     with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
-    rows of weight 0 are left out. `progress` shows a bar, or none; left open,
-    a person who waits for many rows sees one. `verbose` is another name for it. After a fit, `elbo_`
+    rows of weight 0 are left out. `structures` maps groups to known precision matrices Q of their levels,
+    z ~ N(0, sd² Q⁻¹): arrays, SciPy's sparse ones, or DataFrames labelled by levels.
+    `progress` shows a bar, or none; left open, a person who waits for many rows sees one.
+    `verbose` is another name for it. After a fit, `elbo_`
     (integrated: the log evidence, which is `log_evidence_` too), `n_iter_` (draws) and `converged_`
     (whether the draws' weights can be averaged) say how it went.
     """
@@ -98,6 +104,7 @@ class MixedModel(AfterTheFit, Predictive):
         verbose: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         weights: str | None = None,
+        structures: Mapping[str, Any] | None = None,
     ):
         if factorization not in FACTORIZATIONS:
             raise InvalidModel(
@@ -116,7 +123,8 @@ class MixedModel(AfterTheFit, Predictive):
         self.formula, self.family, self.priors = formula, family, priors
         self.factorization, self.missing = factorization, missing
         self.tol, self.max_iter, self.functions = tol, max_iter, functions
-        self.progress, self.verbose, self.weights = progress, verbose, weights
+        self.progress, self.verbose = progress, verbose
+        self.weights, self.structures = weights, structures
 
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
@@ -125,6 +133,7 @@ class MixedModel(AfterTheFit, Predictive):
         with a warning, while they are few.
         """
         design = self._read(data)
+        self._remember(data)
         require_effects(design, self.factorization)
         standard = standardisation(design)
         why = (
@@ -136,6 +145,7 @@ class MixedModel(AfterTheFit, Predictive):
                 found = integrate_model(design, priors, standard, self._bar())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
+                require_no_smooths(design, _lower(str(error)))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
@@ -145,8 +155,13 @@ class MixedModel(AfterTheFit, Predictive):
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):
-            own = self.functions, self.weights
+            own = self.functions, self.weights, self.structures
             return build(self.formula, data, self.family, self.missing, *own)
+        if parse(self.formula).smooths or self.structures:
+            raise InvalidModel(
+                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or splines "
+                "such as ns(x, df=4)."
+            )
         if self.weights is not None:
             raise InvalidModel(
                 "Rows on Dask cannot be weighted; give a pandas DataFrame, or leave out weights="
@@ -245,7 +260,7 @@ class MixedModel(AfterTheFit, Predictive):
         design: Design,
         priors: MixedPriors,
         posterior: Posterior,
-        effects: Effects | IntegratedEffects,
+        effects: LevelEffects,
         answers: Answers,
         certificate: MixedCertificate,
     ) -> None:
@@ -256,12 +271,13 @@ class MixedModel(AfterTheFit, Predictive):
         self.log_evidence_ = certificate.log_evidence
         self.converged_ = posterior.converged
         self._effects, self._answers = effects, answers
+        self._stored_summary: pd.DataFrame | None = None  # of a variational fit from a file
 
     def __repr__(self) -> str:
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            steps = "draws" if self.certificate_.method == IMPORTANCE else "iterations"
+            steps = "iterations" if self.certificate_.method == VARIATIONAL else "draws"
             state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
@@ -308,15 +324,18 @@ class MixedModel(AfterTheFit, Predictive):
             self.posterior_,
             self.certificate_,
             prob,
+            self._stored_summary,
         )
 
     def contrast(self, contrasts: Any, prob: float = 0.94) -> pd.DataFrame:
         """`mean, sd, mfvb_sd, z, lower, upper` of sums of coefficients, with z = mean/sd.
 
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
-        several come as a list, or as a mapping from names of your own.
+        several come as a list, or as a mapping from names of your own. Other formulas, such as
+        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws.
         """
-        return contrast_table(contrasts, self._fitted(), prob, self._design().fixed.references())
+        references = self._design().fixed.references()
+        return contrast_table(contrasts, self._fitted(), prob, references, self._values)
 
     def predict(
         self,
@@ -357,16 +376,23 @@ class MixedModel(AfterTheFit, Predictive):
 
         self._fitted()
         check_probability("prob", prob)
-        if not self._effects.names:
+        found: dict[str, Any] = {part.label: part for part in self._design().structured}
+        known = [*found, *self._effects.names]
+        if not known:
             raise InvalidModel(
                 f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
             )
-        if term is not None and not (isinstance(term, str) and term in self._effects.names):
+        if term is not None and not (isinstance(term, str) and term in known):
             raise InvalidModel(
-                f"There is no random effect {term!r}; there are: {', '.join(self._effects.names)}."
+                f"There is no random effect {term!r}; there are: {', '.join(known)}."
             )
         tables = {}
-        for name in self._effects.names if term is None else [term]:
+        for name in known if term is None else [term]:
+            if name in found:
+                whole = self.posterior_.summary(prob).loc[found[name].names]
+                index = pd.Index(found[name].levels, name="level")
+                tables[name] = pd.DataFrame(whole.drop(columns="verdict").set_axis(index))
+                continue
             moments = self._effects.moments(*self._effects.found[name])
             tables[name] = table(
                 pd.Index(self._effects.levels(name), name="level"),

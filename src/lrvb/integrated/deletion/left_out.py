@@ -16,6 +16,7 @@ from ..inside import Inside
 from ..nested import Nested
 from ..normal import Normal
 from ..regression import Regression
+from ..smoothed import Smoothed
 from ..terms import Term
 from .blocks import Blocks
 from .gaussian import without_blocks
@@ -49,6 +50,8 @@ def leave_out(
         if blocks.single:
             return LeftOut(*without_normal_rows(inside, theta, blocks, moved))
         return LeftOut(*without_blocks(_dense(inside), theta, blocks, moved))
+    if isinstance(inside, Smoothed):  # given β rows know nothing of the sds of smooths
+        return leave_out(inside.inner, rows, terms, inside.without(theta), blocks, moved)
     if isinstance(inside, Factor | Crossed):
         return LeftOut(without_levels(inside, rows, terms, theta, blocks))
     if isinstance(inside, Nested):

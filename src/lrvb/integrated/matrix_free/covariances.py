@@ -18,7 +18,7 @@ from scipy.linalg import cho_solve
 from .direct import Direct, block_diagonal
 from .draws import draw
 from .schur import ROUGHLY, Schur, inverse, multiplied
-from .sums import Factor, Sums
+from .sums import Factor
 
 DRAWS = 64
 KEPT = (
@@ -127,19 +127,35 @@ class Dense:
         return found
 
     def rows(self, levels: Sequence[np.ndarray], R: Sequence[np.ndarray]) -> np.ndarray:
-        """Var Σ_f R_f z_f of m rows."""
-        m, sums = len(levels[0]), self.sums
-        A = _entries(levels[1:], R[1:], sums)
-        first = np.where(levels[0][:, None] >= 0, R[0], 0.0)
-        s, q = np.maximum(levels[0], 0), sums.q[0]
-        for i in range(q):
-            A = A - sp.diags_array(first[:, i]) @ self.F[s * q + i]
-        A = sp.csr_array(A)
-        found = np.einsum("mi,mij,mj->m", first, self.schur.E[s], first)
-        step = max(1, CHUNK // sums.r)
-        for at in range(0, m, step):
-            part = A[at : at + step].toarray()
-            found[at : at + step] += np.einsum("mr,mr->m", part @ self.inverse, part)
+        """Var Σ_f R_f z_f of m rows: aᵀVa of the rest, less 2rᵀFVa, and rᵀ(E + FVFᵀ)r of the first."""
+        sums, V, q = self.sums, self.inverse, self.sums.q[0]
+        places, entries = [], []
+        for f, place in enumerate(sums.places, 1):
+            for i in range(sums.q[f]):
+                known = levels[f] >= 0
+                places.append(place.start + np.where(known, levels[f], 0) * sums.q[f] + i)
+                entries.append(np.where(known, R[f][:, i], 0.0))
+        found = np.zeros(len(levels[0]))
+        for i, (at, a) in enumerate(zip(places, entries, strict=True)):
+            for j in range(i + 1):
+                both = V[at, places[j]] * a * entries[j]
+                found += both if i == j else 2 * both
+        order = np.argsort(levels[0], kind="stable")
+        order = order[np.searchsorted(levels[0][order], 0) :]
+        step = max(1, CHUNK // (sums.r * q))
+        ends = np.searchsorted(levels[0][order], np.arange(0, sums.levels[0] + step, step))
+        for k, (start, stop) in enumerate(pairwise(ends)):
+            if start == stop:
+                continue
+            n, at = order[start:stop], k * step
+            F = self.F[at * q : (at + step) * q]
+            through = F @ V
+            whole = (through.reshape(-1, q, sums.r) @ _tall(F, q)) + self.schur.E[at : at + step]
+            g, r = levels[0][n] - at, R[0][n]
+            found[n] += np.einsum("mi,mij,mj->m", r, whole[g], r)
+            for place, a in zip(places, entries, strict=True):
+                for i in range(q):
+                    found[n] -= 2 * r[:, i] * through[g * q + i, place[n]] * a[n]
         return found
 
 
@@ -295,14 +311,6 @@ def _of_levels(values: np.ndarray, levels: np.ndarray, q: int) -> np.ndarray:
     return values.reshape(-1, q, values.shape[1])[levels]
 
 
-def _entries(levels: Sequence[np.ndarray], R: Sequence[np.ndarray], sums: Sums) -> sp.csr_array:
-    """Rows' entries among the rest, sparse (m, r)."""
-    m = len(levels[0])
-    A = sp.csr_array((m, sums.r))
-    for f, place in enumerate(sums.places, 1):
-        level, q = levels[f - 1], sums.q[f]
-        known = np.flatnonzero(level >= 0)
-        for i in range(q):
-            at = (known, place.start + level[known] * q + i)
-            A = A + sp.coo_array((R[f - 1][known, i], at), (m, sums.r)).tocsr()
-    return sp.csr_array(A)
+def _tall(F: sp.csr_array, q: int) -> np.ndarray:
+    """Rows of sparse F (Kq, r) as the columns of each level, (K, r, q)."""
+    return F.toarray().reshape(-1, q, F.shape[1]).swapaxes(1, 2)

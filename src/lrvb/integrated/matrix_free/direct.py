@@ -19,22 +19,25 @@ FILL = 20  # entries a row of S up to which its factor is taken to stay sparse
 PAIRS = 3e6  # products that forming S may cost
 
 
-def is_small(sums: Sums) -> bool:
-    """Whether S is cheap to form and to factorise."""
+def is_small(sums: Sums, dense: int = DENSE, most: float = PAIRS) -> bool:
+    """Whether S is cheap to form and to factorise: up to `dense` coefficients, or sparse.
+
+    most are the products that forming it may cost.
+    """
     if sums.nested:
         return False
     pairs = float((np.diff(sums.B.indptr).astype(float) ** 2).sum())
-    if pairs > PAIRS:
+    if pairs > most:
         return False
-    return sums.r <= DENSE or (sums.r <= SPARSE and pairs <= FILL * sums.r)
+    return sums.r <= dense or (sums.r <= SPARSE and pairs <= FILL * sums.r)
 
 
 class Direct(Schur):
     """S as a matrix, with its factor."""
 
-    def __init__(self, sums: Sums, precisions: Sequence[np.ndarray]):
+    def __init__(self, sums: Sums, precisions: Sequence[np.ndarray], dense: int = DENSE):
         super().__init__(sums, precisions)
-        self.sparse = sums.r > DENSE
+        self.sparse = sums.r > dense
 
     @cached_property
     def matrix(self) -> Any:

@@ -31,7 +31,7 @@ _KEPT, _NODES = 2**27, 64  # numbers that draws' levels may take, and draws
 
 
 class Split(NamedTuple):
-    """Where θ has the big factors' ζ (D,), and the rest ω: small factors' parts and log σ."""
+    """Where θ has the big factors' ζ (D,), and the rest ω: small factors' parts, penalties and log σ."""
 
     zeta: np.ndarray
     omega: np.ndarray
@@ -102,8 +102,7 @@ class MatrixFree(Normal):
         n, p = len(theta), self.rows.p
         spreads = self.spreads(theta)
         P = np.zeros((n, self.sums.p, self.sums.p))
-        P[:, :p, :p] = self.rows.P
-        constant = np.full(n, self.rows.constant)
+        P[:, :p, :p], constant = self.prior_precision(theta)
         at = p
         for factor in self.small:
             q = 0
@@ -274,7 +273,7 @@ class MatrixFree(Normal):
         ends = np.cumsum([term.size for term in self.terms])
         places = [np.arange(e - t.size, e) for t, e in zip(self.terms, ends, strict=True)]
         zeta = np.concatenate([places[t] for t in big])
-        omega = np.setdiff1d(np.arange(ends[-1] + 1), zeta)
+        omega = np.setdiff1d(np.arange(len(self.kinds)), zeta)
         return Split(zeta, omega, np.array(self.kinds)[zeta] == "log")
 
 

@@ -87,7 +87,7 @@ def start(model: MatrixFree) -> np.ndarray:
 
 
 def profile(model: MatrixFree, point: Point) -> np.ndarray:
-    """The most likely ω (k,) at a point: small factors' covariances and log σ."""
+    """The most likely ω (k,) at a point: small factors' covariances, sds of penalties and log σ."""
     p, M = model.sums.p, point.M
     left = M[p, p] - M[p, :p] @ np.linalg.lstsq(M[:p, :p], M[:p, p], rcond=None)[0]
     scale = np.sqrt(max(left, 1e-8 * M[p, p]) / model.n)
@@ -100,7 +100,8 @@ def profile(model: MatrixFree, point: Point) -> np.ndarray:
         theta = model.theta(np.repeat(point.zeta[None], k, 0), omega)
         return model.outside(theta, np.full(k, point.h), np.repeat(M[None], k, 0)).value
 
-    return climb(value, np.r_[*parts, np.log(scale)], tolerance=1e-2).x
+    own = np.full(len(model.rows.penalties) + 1, np.log(scale))
+    return climb(value, np.r_[*parts, own], tolerance=1e-2).x
 
 
 def slope(model: MatrixFree, point: Point) -> tuple[float, np.ndarray, np.ndarray]:

@@ -347,7 +347,9 @@ def test_new_rows_are_checked() -> None:
 
 
 # ---------------------------------------------------------------- responses
-@pytest.mark.parametrize("family", ["Poisson", "nbinom", "normal", 3, None])
+@pytest.mark.parametrize(
+    "family", ["Poisson", "possion", "nbinom", "negbin", "nb", "zip", "Gamma", "normal", 3, None]
+)
 def test_unknown_family(family: object) -> None:
     """The families there are, and no guess: the nearest name may be another distribution."""
     listed = ", ".join(f"'{name}'" for name in likelihoods.FAMILIES)

@@ -1,9 +1,9 @@
-"""Contrasts: sums of named quantities with numbers before them, such as "2*x1 - 0.5*c[b]"."""
+"""Contrasts: sums of named quantities such as "2*x1 - 0.5*c[b]", and any formula of them on draws."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -15,22 +15,61 @@ from ....posterior.intervals import check_probability, normal_ends
 from ....posterior.posterior import Posterior
 from ....posterior.table import table
 from ..design.columns import close_to
+from .expression import Expression
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
 WORD = re.compile(r"[^\s+\-*/()^\[]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
 
 
-def contrast_table(
-    contrasts: Any, posterior: Posterior, prob: float, references: Iterable[str] = ()
-) -> pd.DataFrame:
-    """`mean, sd, mfvb_sd, z, lower, upper` of c'θ, one row for each contrast; z = mean/sd.
+Draws = Callable[[], Mapping[str, np.ndarray]]
 
-    Var(c'θ) = c'Σ̂c, and c'Vc by mean field. `references` are levels without a coefficient.
+
+def contrast_table(
+    contrasts: Any,
+    posterior: Posterior,
+    prob: float,
+    references: Iterable[str] = (),
+    draws: Draws | None = None,
+) -> pd.DataFrame:
+    """`mean, sd, mfvb_sd, z, lower, upper`, one row for each contrast; z = mean/sd.
+
+    Of a sum c'θ, Var = c'Σ̂c, and c'Vc by mean field. Any other formula is evaluated on `draws`, and has
+    no mean-field sd. `references` are levels without a coefficient.
     """
     check_probability("prob", prob)
     asked = _asked(contrasts)
-    known = posterior.names
-    C = np.array([weights(text, known, references) for text in asked.values()])
+    known, parts = posterior.names, []
+    for name, text in asked.items():
+        try:
+            parts.append(_of_sum(name, weights(text, known, references), posterior, prob))
+        except InvalidModel:
+            formula = _formula(text, known)
+            if formula is None or draws is None:
+                raise
+            parts.append(_of_formula(name, formula.evaluate(draws()), prob))
+    return pd.concat(parts)
+
+
+def _formula(text: str, known: list[str]) -> Expression | None:
+    """The formula; None for a plain sum or none at all, of which the reader of sums says what is wrong."""
+    try:
+        found = Expression(text, known)
+    except InvalidModel:
+        return None
+    return None if found.is_linear else found
+
+
+def _of_formula(name: str, values: np.ndarray, prob: float) -> pd.DataFrame:
+    """Moments and quantiles of draws (n,)."""
+    mean, sd = np.array([values.mean()]), np.array([values.std()])
+    lower, upper = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2])
+    found = table([name], mean=mean, sd=sd, z=mean / sd, ends=([lower], [upper]))
+    found.insert(2, "mfvb_sd", np.nan)
+    return found
+
+
+def _of_sum(name: str, c: np.ndarray, posterior: Posterior, prob: float) -> pd.DataFrame:
+    known, C = posterior.names, c[None]
     mean = C @ posterior.mean().to_numpy()
     sd, mfvb_sd = (
         np.sqrt(np.einsum("ka,ab,kb->k", C, posterior.cov(method=method).to_numpy(), C))
@@ -41,7 +80,7 @@ def contrast_table(
         columns = np.zeros((len(C), len(posterior.estimate.m)))
         columns[:, [posterior.estimate.index[name] for name in known]] = C
         ends = posterior.weighted.combined(columns, prob)
-    return table(list(asked), mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=ends)
+    return table([name], mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=ends)
 
 
 def _asked(contrasts: Any) -> dict[str, str]:

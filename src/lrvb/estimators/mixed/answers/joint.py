@@ -36,7 +36,7 @@ class JointDraws:
     def __len__(self) -> int:
         return len(self.beta)
 
-    def some(self, at: slice) -> JointDraws:
+    def some(self, at: slice | np.ndarray) -> JointDraws:
         """Some of the draws."""
         return JointDraws(
             self.beta[at],

@@ -78,6 +78,11 @@ def check_request(interval: Any, kind: Any, scale: Any, family: Likelihood) -> N
 
 def left_out(design: Design, groups: Any) -> list[np.ndarray]:
     """Which coefficients of each term, (q,), `groups` leaves out: "all", "none", or those to keep."""
+    if design.structured and not (isinstance(groups, str) and groups == "all"):
+        raise InvalidModel(
+            f"groups={groups!r} would leave out random effects, but those of "
+            f"'{design.structured[0].label}' with its structure cannot be; ask for groups='all'."
+        )
     names = [[f"{c}|{term.group}" for c in term.coefficients] for term in design.terms]
     if isinstance(groups, str) and groups in ("all", "none"):
         return [np.full(len(effects), groups == "none") for effects in names]

@@ -6,11 +6,12 @@ import html
 
 import pandas as pd
 
+from ....errors import InvalidModel
 from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
 from ..design.design import Design
-from ..integral.certificate import IMPORTANCE, MixedCertificate
+from ..integral.certificate import VARIATIONAL, MixedCertificate
 from ..priors.stated import MixedPriors
 from .standard_deviations import correlation_table, sd_table
 
@@ -18,6 +19,7 @@ FIXED = "Fixed effects"
 RANDOM = "Standard deviations and correlations of the random effects"
 RESIDUAL = "Residual"
 RESPONSE = "Parameters of the response"
+STORED = 0.94  # the probability of intervals in a file
 
 
 class Summary(pd.DataFrame):
@@ -62,12 +64,20 @@ def summarize_model(
     posterior: Posterior,
     certificate: MixedCertificate,
     prob: float,
+    stored: pd.DataFrame | None = None,
 ) -> Summary:
-    """Fixed effects, sds and correlations of the random effects, and the residual's sd."""
+    """Fixed effects, sds and correlations of the random effects, and the residual's sd.
+
+    `stored` is the table of a variational fit that was read from a file, at the default probability.
+    """
     check_probability("prob", prob)
+    if stored is not None and prob != STORED:
+        raise InvalidModel(
+            f"A variational fit that was read from a file has the intervals of prob={STORED}, not of {prob}."
+        )
     fixed = _fixed(design, posterior, prob)
-    if posterior.weighted is not None:
-        every = posterior.summary(prob)
+    if posterior.weighted is not None or stored is not None:
+        every = posterior.summary(prob) if stored is None else stored.drop(columns="verdict")
         sds = every[every.index.str.startswith("sd[")]
         correlations = every[every.index.str.startswith("corr[")]
     else:
@@ -91,7 +101,7 @@ def summarize_model(
 
 
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    return posterior.summary(prob).loc[list(design.names)].drop(columns="verdict")
+    return posterior.summary(prob).loc[design.effects].drop(columns="verdict")
 
 
 def _heading(
@@ -103,15 +113,18 @@ def _heading(
 ) -> tuple[str, ...]:
     used = dict.fromkeys(term.factor for term in design.terms)
     factors = [design.factors[f] for f in used]
-    groups = ", ".join(f"{f.name} ({len(f.levels):,} levels)" for f in factors)
-    groups = f"; groups: {groups}" if factors else ""
+    structured = [
+        f"{s.group} ({len(s.levels):,} levels with a structure)" for s in design.structured
+    ]
+    listed = [*(f"{f.name} ({len(f.levels):,} levels)" for f in factors), *structured]
+    groups = f"; groups: {', '.join(listed)}" if listed else ""
     dropped = f" ({design.dropped:,} dropped for missing values)" if design.dropped else ""
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
-    if certificate.method == IMPORTANCE:
+    if certificate.method != VARIATIONAL:
         reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
     return (
-        f"{'Mixed model' if design.terms else 'Regression'}: {formula}",
+        f"{'Mixed model' if listed else 'Regression'}: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",
         f"Rows: {design.n:,}{dropped}{groups}",
         reached,

@@ -18,7 +18,7 @@ from ..text.allowed import own_functions
 from ..text.formula import Formula, parse
 from ..text.scanning import words
 from ..text.translation import filled, has_dot
-from .columns import close_to, column_names, read_table
+from .columns import Table, close_to, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import (
     ColumnBlock,
@@ -30,6 +30,8 @@ from .model_matrix import (
 )
 from .rank import CONSTANT, check_rank
 from .response_column import read_categories, read_response, read_trials
+from .smooths import Smooth, new_columns, read_smooths
+from .structures import Structured, check_structures, split_structured
 from .terms import Columns, Term, observation_factor, read_terms
 from .weights import check_name, split_weights, written_out
 
@@ -99,6 +101,8 @@ class Design:
     coders: list[Coder] = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(repr=False, default_factory=dict)
     weights: np.ndarray | None = field(repr=False, default=None)
+    smooths: list[Smooth] = field(repr=False, default_factory=list)
+    structured: list[Structured] = field(repr=False, default_factory=list)
     frame: pd.DataFrame = field(repr=False, default_factory=pd.DataFrame)
     categories: tuple[str, ...] = ()
 
@@ -106,6 +110,24 @@ class Design:
     def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
         return measure(self.X, self.weights)
+
+    @cached_property
+    def bent(self) -> np.ndarray:
+        """Which columns of X are the bends of smooths or levels with a structure, (p,)."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for part in self.penalised:
+            found[part.places] = True
+        return found
+
+    @property
+    def penalised(self) -> list[Smooth | Structured]:
+        """Columns of X with a common sd: those of smooths, then levels with a structure."""
+        return [*self.smooths, *self.structured]
+
+    @property
+    def effects(self) -> list[str]:
+        """Names of the fixed effects: all columns of X but those with a common sd."""
+        return [name for name, bent in zip(self.names, self.bent, strict=True) if not bent]
 
     @property
     def total(self) -> float:
@@ -129,7 +151,7 @@ class Design:
         sd = float(np.sqrt(self.mean((y - mean) ** 2)))
         if not self.X.shape[1]:
             return Response(mean, sd, size, sd)
-        A = self.X / self.measures.unit(CONSTANT)
+        A = (self.X / self.measures.unit(CONSTANT))[:, ~self.bent]
         wA = A if self.weights is None else self.weights[:, None] * A
         coefficients = np.linalg.lstsq(A.T @ wA, wA.T @ y, rcond=None)[0]
         return Response(mean, sd, size, float(np.sqrt(self.mean((y - A @ coefficients) ** 2))))
@@ -194,7 +216,16 @@ class Design:
         made = {id(source.block): source.block for source in self.sources}
         blocks = {key: block.apply(table) for key, block in made.items()}
         return NewRows(
-            X=self.fixed.apply(table),
+            X=np.column_stack(
+                [
+                    self.fixed.apply(table),
+                    *new_columns(self.smooths, table),
+                    *(
+                        part.columns(table, _varying(part.source, table))
+                        for part in self.structured
+                    ),
+                ]
+            ),
             offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
@@ -234,16 +265,22 @@ def build(
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
     weights: str | None = None,
+    structures: Mapping[str, Any] | None = None,
 ) -> Design:
     """The design of a formula on a table; every complaint comes before any fitting.
 
     data is a pandas or polars DataFrame or a mapping of columns. missing="drop" leaves out rows
     with missing values in a column of the formula and counts them in `dropped`. `functions` are
     the user's own, by the names that the formula has for them. `weights` names a column of how often each
-    row counts.
+    row counts; `structures` maps groups to the precision matrices of their levels.
     """
-    design = read_design(formula, data, family, missing, functions, weights)
-    check_rank(design.X, design.names, design.measures, design.family.intercept)
+    design = read_design(formula, data, family, missing, functions, weights, structures)
+    if design.penalised:
+        fixed = design.X[:, ~design.bent]
+        columns = measure(fixed, design.weights)
+        check_rank(fixed, design.effects, columns, design.family.intercept)
+    else:
+        check_rank(design.X, design.names, design.measures, design.family.intercept)
     return design
 
 
@@ -272,6 +309,7 @@ def read_design(
     missing: str = "error",
     functions: Mapping[str, Callable[..., Any]] | None = None,
     weights: str | None = None,
+    structures: Mapping[str, Any] | None = None,
 ) -> Design:
     """The design, whether or not its columns can be told apart."""
     likelihood = likelihood_of(family)
@@ -284,7 +322,15 @@ def read_design(
     if not likelihood.intercept:
         fixed = fixed.without_intercept()
         X = np.delete(X, fixed.left_out, axis=1)
+    smooths, bends = read_smooths(formula.text, formula.smooths, table, X.shape[1])
+    if smooths:
+        X = np.column_stack([X, *bends])
     terms, sources, factors, coders = read_terms(formula.text, formula.bars, table)
+    known = check_structures(structures)
+    structured, terms, sources = split_structured(known, terms, sources, factors, X.shape[1])
+    if structured:
+        made = [part.columns(table, _varying(part.source, table)) for part in structured]
+        X = np.column_stack([X, *made])
     offsets = [build_number(text, table) for text in formula.offsets]
     return Design(
         formula=formula,
@@ -292,7 +338,11 @@ def read_design(
         y=y,
         trials=trials,
         X=X,
-        names=list(fixed.names),
+        names=[
+            *fixed.names,
+            *(name for smooth in smooths for name in smooth.names),
+            *(name for part in structured for name in part.names),
+        ],
         offset=total_of([values for values, _ in offsets]),
         terms=terms,
         factors=factors,
@@ -306,8 +356,15 @@ def read_design(
         functions=own,
         categories=read_categories(formula, table, likelihood, y),
         weights=counts,
+        smooths=smooths,
+        structured=structured,
         frame=table.frame,
     )
+
+
+def _varying(source: Columns, table: Table) -> np.ndarray:
+    """The one column that varies by level."""
+    return source.block.apply(table)[:, source.chosen[0]]
 
 
 def _without_dots(
@@ -332,10 +389,12 @@ def _named(
 ) -> list[str]:
     """Every column the formula names; one that the table lacks is an error that shows its place."""
     texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    texts += [smooth.argument for smooth in formula.smooths]
     if response:
         texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
     names = [name for text in texts for name in named_columns(text, known, formula.text, own)]
     names += [name for bar in formula.bars for name in bar.columns]
+    names += [smooth.by for smooth in formula.smooths if smooth.by is not None]
     for name in names:
         if name not in known:
             at = _find(formula.text, name)

@@ -38,7 +38,7 @@ class Coder(NamedTuple):
         key = np.zeros(table.n, dtype=np.int64)
         known = np.ones(table.n, dtype=bool)
         for name, labels in zip(self.columns, self.labels, strict=True):
-            part = _matched(labels, pd.Index(_values(table.frame[name])))
+            part = matched(labels, pd.Index(_values(table.frame[name])))
             known &= part >= 0
             key = key * len(labels) + part
         codes = self.combinations.get_indexer(pd.Index(key))
@@ -52,7 +52,7 @@ class Coder(NamedTuple):
         return np.array([":".join(parts) for parts in zip(*texts, strict=True)], dtype=object)
 
 
-def _matched(labels: pd.Index, values: pd.Index) -> np.ndarray:
+def matched(labels: pd.Index, values: pd.Index) -> np.ndarray:
     """Where each value stands among the labels, −1 where it does not.
 
     4601, 4601.0 and "4601" are one label, whichever of them the fit has seen.

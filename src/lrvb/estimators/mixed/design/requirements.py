@@ -9,6 +9,11 @@ from .design import Design
 def require_effects(design: Design, factorization: str) -> None:
     """Something to estimate; random effects where they are to be factorised."""
     text = design.formula.text
+    if design.penalised and factorization != "blocked":
+        raise InvalidModel(
+            f"The term {design.penalised[0].label} has no variational fit, which is what "
+            f"factorization={factorization!r} asks for; leave factorization out."
+        )
     if not design.terms:
         if not design.names:
             raise InvalidModel(
@@ -25,4 +30,13 @@ def require_effects(design: Design, factorization: str) -> None:
         raise InvalidModel(
             f"The formula '{text}' has nothing but an effect of each row; add an intercept, "
             "a fixed effect or a group."
+        )
+
+
+def require_no_smooths(design: Design, why: str) -> None:
+    """A fit that is not by exact sums has no smooths and no structures."""
+    if design.penalised:
+        raise InvalidModel(
+            f"The term {design.penalised[0].label} is fitted where sums are exact, but {why}; give smooths "
+            "a smaller k, a structure fewer levels, or leave a term out."
         )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import BSpline
 
 from ....errors import InvalidModel
 
@@ -60,6 +59,8 @@ class NaturalSpline:
     """
 
     def __init__(self, low: float, high: float, knots: np.ndarray):
+        from scipy.interpolate import BSpline
+
         t = np.r_[[low] * 4, knots, [high] * 4]
         self.ends = low, high
         count = len(t) - 4

@@ -10,14 +10,16 @@ import pandas as pd
 from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR, Integral
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
-IMPORTANCE, VARIATIONAL = "importance", "variational"
+IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
 
 @dataclass(frozen=True, eq=False)
 class MixedCertificate:
-    """What stands behind the numbers: exact sums and weighted draws, or a variational fit and why.
+    """What stands behind the numbers: weighted draws over exact sums or a Gaussian block; or neither.
+
+    `reason` tells why it is not the first.
 
     `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
@@ -41,14 +43,14 @@ class MixedCertificate:
 
     def verdict(self, name: str) -> str:
         """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check."""
-        if self.method != IMPORTANCE:
+        if self.method == VARIATIONAL:
             return APPROXIMATE
         worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
         few = self.refused <= REFUSED * self.draws
         if not (self.exact and few and self.k_hat < K_HAT and worst <= 1):
-            return DOUBTFUL
+            return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
 
     def summary(self) -> pd.DataFrame:
@@ -58,7 +60,7 @@ class MixedCertificate:
 
     def sentence(self, names: list[str]) -> str:
         """Why the verdicts are what they are, for the quantities shown."""
-        if self.method != IMPORTANCE:
+        if self.method == VARIATIONAL:
             return f"approximate: {self.reason}."
         head = (
             f"{self.draws:,} draws of the hyperparameters, {self.ess:,.0f} effective, "
@@ -68,6 +70,8 @@ class MixedCertificate:
             head += f", {self.refused:,} with sds beyond what sums can cover left out"
         if not self.k_hat < K_HAT:
             return f"{head}: the weights have no reliable average; a narrower prior of the sds may help."
+        if self.method == BLOCK:
+            return f"{head}; {self._of_block(names)}."
         if not self.exact:
             return f"{head}: the sums over levels have not converged at some draws."
         poor = [name for name in names if self.verdict(name) != TRUST]
@@ -83,11 +87,31 @@ class MixedCertificate:
             )
         return f"{head}; sums given them are exact."
 
+    def _of_block(self, names: list[str]) -> str:
+        """What the block leaves, and what of it is too much."""
+        head = f"{self.reason}: a Gaussian block given them, its evidence mended by every level's own sum"
+        if not self.exact:
+            return f"{head}, which no polynomial in the hyperparameters follows well enough"
+        poor = [name for name in names if self.verdict(name) != TRUST]
+        worst = max(float(self.mean_error[name]) for name in names)
+        if not poor:
+            return f"{head}, which leaves an estimated {worst:.2f} sds of a mean or less"
+        listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
+        return f"{head}, which leaves an estimated {worst:.2f} sds of a mean ({listed})"
+
 
 def certify(
-    integral: Integral, at: np.ndarray, T: np.ndarray, within: np.ndarray, labels: list[str]
+    integral: Integral,
+    at: np.ndarray,
+    T: np.ndarray,
+    within: np.ndarray,
+    labels: list[str],
+    why: str = "",
 ) -> MixedCertificate:
-    """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides."""
+    """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides.
+
+    why tells of a Gaussian block what it stands in for.
+    """
     w = integral.weighted
     weights, raw = w.weights[at] / w.weights[at].sum(), w.raw[at]
     away = T - weights @ T
@@ -101,11 +125,15 @@ def certify(
         by = weights[:, None] * noise / np.sqrt(noise.shape[1])
         mean_error = np.hypot(mean_error, (away.T @ by).std(1) / sd)
         sd_error = np.hypot(sd_error, ((square - variance).T @ by).std(1) / (2 * sd**2))
+    if integral.doubt is not None:
+        doubt = weights * (integral.doubt[at] - weights @ integral.doubt[at])
+        mean_error = np.hypot(mean_error, np.abs(away.T @ doubt) / sd)
+        sd_error = np.hypot(sd_error, np.abs((square - variance).T @ doubt) / (2 * sd**2))
     exact = integral.node_error < NODE_ERROR
     return MixedCertificate(
-        method=IMPORTANCE,
+        method=BLOCK if why else IMPORTANCE,
         exact=bool(exact),
-        reason="",
+        reason=why,
         k_hat=float(w.k_hat),
         ess=float(w.ess),
         draws=len(w.x),

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import block_diag
 
+from ....errors import LrvbError
+from ....integrated.block.integration import integrate_block
+from ....integrated.block.model import Block
 from ....integrated.gaussian import Gaussian
-from ....integrated.inside import Effects
-from ....integrated.integration import Integral, integrate_gaussian, integrate_path
+from ....integrated.inside import Effects, Inside
+from ....integrated.integration import Integral, TooMuchWork, integrate_gaussian, integrate_path
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
@@ -63,23 +66,24 @@ def integrate_model(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> IntegratedFit:
-    """The posterior of a design; `NoExactSums` or `TooMuchWork` where there is no way to it."""
+    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
     statement = state(design, priors, standard)
+    try:
+        integral = _integrated(statement.inside, seed, progress)
+    except TooMuchWork as error:
+        if isinstance(statement.inside, Normal):
+            raise
+        statement = state(design, priors, standard, _clause(error))
+        integral = _integrated(statement.inside, seed, progress)
     inside = statement.inside
-    if isinstance(inside, MatrixFree):
-        integral = integrate_matrix_free(inside, seed=seed, progress=progress)
-    elif isinstance(inside, Gaussian):
-        integral = integrate_gaussian(inside, seed=seed, progress=progress)
-    else:
-        assert not isinstance(inside, Normal)
-        integral = integrate_path(inside, seed=seed, progress=progress)
     at = integral.weighted.heavy()
     theta = integral.theta[at]
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
     beta, within = _beta(statement, standard, theta)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
     own = statement.outside(theta, beta, design, standard)
-    found = quantities(design, priors, beta, statement.spreads(theta), residual, own)
+    bends = list(statement.smooth_sds(theta).T)
+    found = quantities(design, priors, beta, statement.spreads(theta), residual, own, bends)
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
@@ -96,11 +100,13 @@ def integrate_model(
         standard.T @ beta_V @ standard.T.T,
         theta,
         weights,
+        np.outer(m[:p], m[:p]) + Sigma[:p, :p],
     )
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    certificate = certify(integral, at, T, within_sds, found.labels)
+    why = inside.why if isinstance(inside, Block) else ""
+    certificate = certify(integral, at, T, within_sds, found.labels, why)
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     return IntegratedFit(
         design,
@@ -117,6 +123,24 @@ def integrate_model(
         found.absent,
         certificate,
     )
+
+
+def _integrated(inside: Normal | Inside, seed: int, progress: Progress | None) -> Integral:
+    """Weighted draws of θ, by the way that these sums ask for."""
+    if isinstance(inside, MatrixFree):
+        return integrate_matrix_free(inside, seed=seed, progress=progress)
+    if isinstance(inside, Gaussian):
+        return integrate_gaussian(inside, seed=seed, progress=progress)
+    if isinstance(inside, Block):
+        return integrate_block(inside, seed=seed, progress=progress)
+    assert not isinstance(inside, Normal)
+    return integrate_path(inside, seed=seed, progress=progress)
+
+
+def _clause(error: LrvbError) -> str:
+    """A sentence as a clause."""
+    sentence = str(error)
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 def _in_design(statement: Statement, parts: tuple) -> list:
@@ -176,8 +200,9 @@ def _mean_field(
     beta_V: np.ndarray,
     theta: np.ndarray,
     weights: np.ndarray,
+    squares: np.ndarray,
 ) -> np.ndarray:
-    """V: β given E θ, and the mean-field factors of sds, correlations and precisions."""
+    """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E ββᵀ."""
     sds: dict[str, float] = {}
     parts = [beta_V] if len(beta_V) else []
     for t, (term, prior, names) in enumerate(
@@ -197,6 +222,9 @@ def _mean_field(
         values = again.values
         deviations = np.sqrt(w @ (values - w @ values) ** 2)
         sds |= dict(zip(again.labels, deviations, strict=True))
+    for part, (label, own) in zip(design.penalised, priors.smooths, strict=True):
+        at, Q = part.places, np.eye(len(part.places)) if part.Q is None else part.Q
+        sds[sd_name(label)] = one_sd(own, len(at), float((Q * squares[np.ix_(at, at)]).sum()))[0]
     if isinstance(statement.inside, Normal):
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
@@ -213,7 +241,7 @@ def _of_one(name: str, found: tuple[float, float, float], effect: str) -> dict[s
 
 
 def _only(design: Design, t: int) -> Design:
-    return replace(design, terms=[design.terms[t]], names=[])
+    return replace(design, terms=[design.terms[t]], names=[], smooths=[], structured=[])
 
 
 def _only_prior(priors: MixedPriors, t: int) -> MixedPriors:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidModel
+from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
-from ....numerics.pareto import smooth
+from ....numerics.pareto import smooth_columns
 from ....posterior.leave_one_out import left_out_table
 from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
@@ -82,12 +83,11 @@ class MixedSensitivity(PriorSensitivity):
         values, k_hat = np.empty((n, len(at))), np.empty(n)
         for lot in self._lots(drawn, codes, n, at):
             moved = self._moved(lot, at)
-            for j, b in enumerate(lot.blocks):
-                smoothed, k_hat[b] = smooth(log_w - lot.out.log_p[:, j])
-                w = np.exp(smoothed)
-                values[b] = w @ T - center
-                if moved is not None:
-                    values[b] += w @ moved[:, j]
+            smoothed, k_hat[lot.blocks] = smooth_columns(log_w[:, None] - lot.out.log_p)
+            w = np.exp(smoothed)
+            values[lot.blocks] = w.T @ T - center
+            if moved is not None:
+                values[lot.blocks] += np.einsum("sj,sjk->jk", w, moved)
         refitted = np.zeros(n, dtype=bool)
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
         doubted = np.flatnonzero(~(k_hat <= DOUBTED) & (size > MOVES))
@@ -152,6 +152,7 @@ class MixedSensitivity(PriorSensitivity):
             labels,
             f"{len(drawn.weights):,} draws",
             what=what,
+            given_all=given or isinstance(self.found.statement.inside, Fixed),
         )
 
     def _blocks(self, codes: np.ndarray | None) -> tuple[np.ndarray, int]:

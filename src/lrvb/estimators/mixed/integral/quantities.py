@@ -56,6 +56,7 @@ def quantities(
     spreads: list[Spread],
     residual: np.ndarray | None,
     dispersions: Sequence[np.ndarray] = (),
+    smooths: Sequence[np.ndarray] = (),
 ) -> Quantities:
     """β (n, p), then every term's sds, correlations and precisions, the residual's, and dispersions."""
     found = Quantities()
@@ -87,6 +88,8 @@ def quantities(
                 found.absent[label] = _no_mean(label, f"logdet({precision})")
         logdet = f"logdet({precision})"
         found.add(logdet, [logdet], -spread.logdet, [Support()])
+    for (label, _), values in zip(priors.smooths, smooths, strict=False):
+        found.add(sd_name(label), [sd_name(label)], values, [Support("positive")])
     if residual is not None:
         found.add("sd[residual]", ["sd[residual]"], residual, [Support("positive")])
         _add_precision(found, RESIDUAL, residual, True)

@@ -1,4 +1,4 @@
-"""From a design and its priors to sums that are exact given the hyperparameters, if there are any."""
+"""From a design and its priors to the sums inside: exact given the hyperparameters, or a Gaussian block."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import LrvbError
+from ....integrated.block.model import Block
 from ....integrated.choice import choose
+from ....integrated.crossed import MOST_DRAWN
 from ....integrated.density import Density
 from ....integrated.gaussian import Gaussian, dense_work
 from ....integrated.inside import Inside
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
+from ....integrated.penalties import Penalty
 from ....integrated.regression import Regression
+from ....integrated.smoothed import Smoothed
 from ....integrated.terms import Spread, Term, split_by_size
 from ....likelihoods.dispersion import Dispersion, values_at
 from ....prior import Gamma, Wishart
@@ -28,7 +32,7 @@ DENSE = 2e7  # evaluations of a row's density that all of them may cost: about h
 
 
 class NoExactSums(LrvbError):
-    """A model whose coefficients cannot be summed out exactly."""
+    """A model with smooths whose coefficients cannot be summed out exactly."""
 
 
 class Statement(NamedTuple):
@@ -65,6 +69,14 @@ class Statement(NamedTuple):
         k = sum(dispersion.range.size for dispersion in self.parameters)
         return theta[:, theta.shape[1] - k :]
 
+    def smooth_sds(self, theta: np.ndarray) -> np.ndarray:
+        """The sd of every smooth (n, k) at n points of θ."""
+        if isinstance(self.inside, Normal):
+            return np.exp(self.inside.penalised(theta))
+        if isinstance(self.inside, Smoothed):
+            return np.exp(theta[:, self.inside.own])
+        return np.empty((len(theta), 0))
+
     def spreads(self, theta: np.ndarray) -> list[Spread]:
         """Each term's Σ, in the design's order, at n points of θ."""
         first = 0 if isinstance(self.inside, Normal) else self.inside.p
@@ -73,8 +85,13 @@ class Statement(NamedTuple):
         return [term.spread(parts[t]) for t, term in enumerate(self.terms)]
 
 
-def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Statement:
-    """The sums of a design; `NoExactSums` says why there are none."""
+def state(
+    design: Design, priors: MixedPriors, standard: Standardisation, instead: str = ""
+) -> Statement:
+    """The sums of a design; a Gaussian block where none are exact, or where `instead` says why not those.
+
+    `NoExactSums` of a model with smooths, which a block does not have.
+    """
     terms = []
     for t, (term, prior) in enumerate(zip(design.terms, priors.terms, strict=True)):
         codes, R, columns = design.term_rows(t)
@@ -98,6 +115,10 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         tuple(prior for _, prior in priors.dispersions),
         ones,
         residual_scale(design) if design.family.link.has_units else 1.0,
+        tuple(
+            Penalty(part.places, 1 / standard.scale[part.places], prior, part.Q)
+            for part, (_, prior) in zip(design.penalised, priors.smooths, strict=True)
+        ),
     )
     if design.weights is not None:
         rows = rows.weighted(design.weights)
@@ -106,9 +127,22 @@ def state(design: Design, priors: MixedPriors, standard: Standardisation) -> Sta
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
-    found = choose(rows, terms)
+    found = None if instead else choose(rows, terms)
     if found is None:
-        raise NoExactSums(_why_not(design))
+        why = instead or _why_not(design)
+        if rows.penalties:
+            raise NoExactSums(why)
+        block = Block(rows, terms, why)
+        return Statement(block, tuple(terms), order, rows.p, rows, design.dispersions)
+    if rows.penalties:
+        drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
+        if drawn > MOST_DRAWN:
+            raise NoExactSums(
+                f"smooths and structures of {drawn} coefficients cannot be drawn with the others "
+                f"({MOST_DRAWN} can)"
+            )
+        size = sum(term.size for term in terms)
+        found = found._replace(inside=Smoothed(found.inside, rows.penalties, size))
     return Statement(found.inside, tuple(terms), found.order, rows.p, rows, design.dispersions)
 
 

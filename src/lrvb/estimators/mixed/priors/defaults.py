@@ -48,7 +48,7 @@ def default_fixed(design: Design) -> tuple[np.ndarray, np.ndarray]:
     scale = _response_sd(design) if design.family.link.has_units else 1.0
     sd = WIDTH * scale / spread
     j = design.names.index("Intercept")
-    varying = np.arange(len(mean)) != j
+    varying = (np.arange(len(mean)) != j) & ~design.bent
     mean[j] = level
     sd[j] = WIDTH * scale * np.sqrt(1 + np.sum((center[varying] / spread[varying]) ** 2))
     return mean, sd
@@ -73,6 +73,12 @@ def default_sds(design: Design, term: Term, centred: bool = False) -> tuple[Half
         others = np.arange(len(size)) != j
         width[j] *= np.sqrt(1 + np.sum((columns.center[others] / size[others]) ** 2))
     return tuple(HalfStudentT(SD_DF, float(w)) for w in width)
+
+
+def default_smooth(design: Design, size: float) -> HalfStudentT:
+    """HalfStudentT(3, 2.5 s/size), size what an sd of 1 makes of a curve, √mean f², or of a level."""
+    scale = residual_scale(design) if design.family.link.has_units else 1.0
+    return HalfStudentT(SD_DF, SD_WIDTH * scale / size)
 
 
 def default_correlations() -> LKJ:

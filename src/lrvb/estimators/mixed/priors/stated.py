@@ -21,6 +21,7 @@ from .defaults import (
     default_fixed,
     default_residual,
     default_sds,
+    default_smooth,
     default_term,
 )
 
@@ -50,8 +51,9 @@ class MixedPriors:
 
     names are the fixed effects'; terms are aligned with the design's: Gamma of a single
     coefficient's precision, Wishart (scale a (q, q) matrix) of a correlated term's, or priors of
-    sds; dispersions are (name, prior) of the response's other parameters; stated holds (kind, name) of
-    the priors that the user gave.
+    sds; dispersions are (name, prior) of the response's other parameters, smooths (label, prior) of the sds
+    of smooths and structures, whose coefficients `bends` have sd_j = ∞; stated holds (kind, name) of the
+    priors that the user gave.
     """
 
     names: tuple[str, ...]
@@ -63,12 +65,15 @@ class MixedPriors:
     residual: SdPrior | None
     dispersions: tuple[tuple[str, Any], ...]
     stated: frozenset[tuple[str, str]]
+    smooths: tuple[tuple[str, SdPrior], ...] = ()
+    bends: frozenset[str] = frozenset()
 
     def table(self) -> pd.DataFrame:
         """One row per prior: what it is of, the prior, and whether it is the default."""
         rows: list[tuple[str, str, Any]] = [
             (name, "coefficient", Normal(mean, sd))
             for name, mean, sd in zip(self.names, self.mean, self.sd, strict=True)
+            if name not in self.bends
         ]
         for name, coefficients, prior in zip(
             self.term_names, self.coefficients, self.terms, strict=True
@@ -84,6 +89,7 @@ class MixedPriors:
             ]
             if isinstance(prior, SpreadPrior) and prior.correlations is not None:
                 rows.append((name, f"correlations{where}", prior.correlations))
+        rows += [(name, _of(prior), prior) for name, prior in self.smooths]
         if self.residual is not None:
             rows.append(("residual", _of(self.residual), self.residual))
         rows += [(name, "dispersion", prior) for name, prior in self.dispersions]
@@ -139,6 +145,11 @@ def resolve(
         prior = stated.get(("coefficient", name))
         if isinstance(prior, Normal):
             mean[j], sd[j] = prior.mean, prior.sd
+    mean[design.bent], sd[design.bent] = 0.0, np.inf
+    smooths = [
+        (part.label, stated.get(("sd", part.label)) or default_smooth(design, part.size))
+        for part in design.penalised
+    ]
     of_term = _of_precision if of_precisions else _of_spread
     terms = [of_term(stated, design, term) for term in design.terms]
     residual, others = None, []
@@ -159,7 +170,8 @@ def resolve(
         for name, width in zip(design.names, sd, strict=True)
         if np.isfinite(width) and (not of_precisions or ("coefficient", name) in stated)
     }
-    check_separation(design, held)
+    bends = {name for name, bent in zip(design.names, design.bent, strict=True) if bent}
+    check_separation(design, held | bends)
     return MixedPriors(
         names=tuple(design.names),
         mean=mean,
@@ -170,6 +182,8 @@ def resolve(
         residual=residual,
         dispersions=tuple(others),
         stated=frozenset(stated),
+        smooths=tuple(smooths),
+        bends=frozenset(bends),
     )
 
 
@@ -232,8 +246,9 @@ def _allowed(design: Design) -> dict[tuple[str, str], tuple[type, ...]]:
     """What each (kind, name) takes."""
     of_sd = (Gamma, *OF_AN_SD)
     allowed: dict[tuple[str, str], tuple[type, ...]] = {
-        ("coefficient", name): (Normal,) for name in design.names
+        ("coefficient", name): (Normal,) for name in design.effects
     }
+    allowed |= {("sd", part.label): of_sd for part in design.penalised}
     for term in design.terms:
         allowed |= {("sd", name): of_sd for name in _effects(term)}
         if len(term.coefficients) > 1:
@@ -286,14 +301,14 @@ def _assign(priors: dict[str, Any], design: Design) -> dict[tuple[str, str], Any
             )
         found[fitting[0]], given[fitting[0]] = prior, key
     if "fixed" in priors:
-        for name in design.names:
+        for name in design.effects:
             found.setdefault(("coefficient", name), priors["fixed"])
     return found
 
 
 def _valid(key: str, design: Design) -> str:
     """The close matches of a key and all keys there are."""
-    keys = ["fixed", *design.names]
+    keys = ["fixed", *design.effects, *(part.label for part in design.penalised)]
     for term in design.terms:
         keys += [name for name in _effects(term) if name not in keys]
         if len(term.coefficients) > 1:

@@ -85,7 +85,7 @@ def own_functions(functions: Any) -> dict[str, Callable[..., Any]]:
                 f"functions has {name!r}: {function!r}; it must map names to functions, such as "
                 "{'f': f}."
             )
-        if name in TRANSFORMS or name in FUNCTIONS or name in ("np", "contr"):
+        if name in TRANSFORMS or name in FUNCTIONS or name in ("np", "contr", "s"):
             raise InvalidModel(
                 f"functions has '{name}', which a formula knows already; choose another name."
             )

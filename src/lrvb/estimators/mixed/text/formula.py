@@ -11,13 +11,14 @@ from typing import NamedTuple
 from ....errors import InvalidModel
 from .bars import Bar, read_bar
 from .scanning import Scan, formula_error, scan
+from .smooths import SmoothText, read_smooth
 from .translation import translated
 
 EXAMPLE = "'y ~ x + (1|g)'"
 
 
 class Formula(NamedTuple):
-    """The parts of `response ~ fixed + offset(...) + (lhs|group)`.
+    """The parts of `response ~ fixed + offset(...) + s(...) + (lhs|group)`.
 
     response is one arithmetic expression, or the successes when `trials` is given. Bars are
     expanded: (1|a/b) appears as (1|a) and (1|a:b).
@@ -29,6 +30,7 @@ class Formula(NamedTuple):
     fixed: str
     offsets: tuple[str, ...]
     bars: tuple[Bar, ...]
+    smooths: tuple[SmoothText, ...] = ()
 
 
 class Piece(NamedTuple):
@@ -56,7 +58,7 @@ def parse(text: str) -> Formula:
     if marks.parent[tilde] >= 0:
         raise formula_error(text, tilde, "The '~' was expected outside brackets.")
     response, trials = _response(marks, tilde)
-    fixed, offsets, bars = [], [], []
+    fixed, offsets, bars, smooths = [], [], [], []
     for piece in _pieces(marks, tilde + 1):
         if list(marks.find("|", piece.start, piece.stop)):
             if piece.sign == "-":
@@ -66,10 +68,13 @@ def parse(text: str) -> Formula:
             bars += read_bar(marks, piece.start, piece.stop)
         elif (argument := _offset(marks, piece)) is not None:
             offsets.append(argument)
+        elif (smooth := read_smooth(marks, piece.start, piece.stop, piece.sign)) is not None:
+            smooths.append(smooth)
         else:
             fixed.append(f"{piece.sign} {text[piece.start : piece.stop]}")
     fixed_text = " ".join(fixed).removeprefix("+ ") or "1"
-    return Formula(text, response, trials, fixed_text, tuple(offsets), tuple(bars))
+    parts = tuple(offsets), tuple(bars), tuple(smooths)
+    return Formula(text, response, trials, fixed_text, *parts)
 
 
 def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:

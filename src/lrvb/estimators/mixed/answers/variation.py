@@ -1,0 +1,176 @@
+"""Levels' coefficients, variances and correlations, and the shares of variance that effects explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ....errors import InvalidModel
+from ....likelihoods import Given, Likelihood
+from ....likelihoods.links import ProbabilityLink
+from ..design.design import Design
+from .joint import JointDraws
+from .simulated import given_at
+
+WHAT = ("mean", "sd", "lower", "upper")
+LATENT = {
+    "logit": np.pi**2 / 3,
+    "probit": 1.0,
+    "cloglog": np.pi**2 / 6,
+}  # variances of g(p)'s noise
+ROWS = 2000  # of the fit over which a predictor's variance is taken, where there are more
+
+
+def summarised(columns: dict[Any, np.ndarray], prob: float, name: str) -> pd.DataFrame:
+    """`mean, sd, lower, upper` of quantities from their draws."""
+    ends = [0.5 - prob / 2, 0.5 + prob / 2]
+    rows = {
+        key: [values.mean(), values.std(), *np.quantile(values, ends)]
+        for key, values in columns.items()
+    }
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=list(WHAT))
+    found.index.name = name
+    return found
+
+
+def coefficients(design: Design, draws: JointDraws, group: Any, what: Any, prob: float) -> Any:
+    """See `MixedModel.coef`."""
+    if not isinstance(what, str) or what not in WHAT:
+        raise InvalidModel(f"what={what!r} must be one of {', '.join(map(repr, WHAT))}.")
+    names = list(dict.fromkeys(design.factors[term.factor].name for term in design.terms))
+    if not names:
+        raise InvalidModel("The model has no random effects; its coefficients are in summary().")
+    if group is None:
+        found = {name: _of_group(design, draws, name, what, prob) for name in names}
+        return found if len(found) > 1 else found[names[0]]
+    if group not in names:
+        raise InvalidModel(f"group={group!r} must be one of {', '.join(map(repr, names))}.")
+    return _of_group(design, draws, group, what, prob)
+
+
+def _of_group(
+    design: Design, draws: JointDraws, group: str, what: str, prob: float
+) -> pd.DataFrame:
+    factor = next(f for f in design.factors if f.name == group)
+    levels = len(factor.levels)
+    parts: dict[str, np.ndarray] = {
+        name: np.broadcast_to(draws.beta[:, [j]], (len(draws), levels))
+        for j, name in enumerate(design.names)
+    }
+    for t, term in enumerate(design.terms):
+        if design.factors[term.factor].name != group:
+            continue
+        for j, coefficient in enumerate(term.coefficients):
+            name = "Intercept" if coefficient == "1" else coefficient
+            parts[name] = parts.get(name, np.zeros(1)) + draws.effects[t][:, :, j]
+    ends = {"lower": 0.5 - prob / 2, "upper": 0.5 + prob / 2}
+
+    def of(values: np.ndarray) -> np.ndarray:
+        if what in ends:
+            return np.quantile(values, ends[what], axis=0)
+        return values.mean(0) if what == "mean" else values.std(0)
+
+    index = pd.Index(np.asarray(factor.levels), name=group)
+    return pd.DataFrame({name: of(values) for name, values in parts.items()}, index=index)
+
+
+def variances(design: Design, draws: JointDraws, prob: float) -> pd.DataFrame:
+    """See `MixedModel.var_corr`."""
+    rows: list[tuple[str, str, str | None]] = []
+    squares: list[float] = []
+    columns: list[np.ndarray] = []
+    for term, covariance in zip(design.terms, draws.covariances, strict=True):
+        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        names = ["(Intercept)" if c == "1" else c for c in term.coefficients]
+        q = len(names)
+        for i in range(q):
+            rows.append((term.group, names[i], None))
+            squares.append(float(covariance[:, i, i].mean()))
+            columns.append(sd[:, i])
+        for i in range(q):
+            for j in range(i + 1, q):
+                rows.append((term.group, names[i], names[j]))
+                squares.append(float(covariance[:, i, j].mean()))
+                columns.append(covariance[:, i, j] / (sd[:, i] * sd[:, j]))
+    if "residual" in draws.noise:
+        rows.append(("Residual", "", None))
+        squares.append(float((draws.noise["residual"] ** 2).mean()))
+        columns.append(draws.noise["residual"])
+    if not rows:
+        raise InvalidModel("The model has neither random effects nor a residual's sd.")
+    found = summarised(dict(enumerate(columns)), prob, "").reset_index(drop=True)
+    named = pd.DataFrame(rows, columns=["group", "var1", "var2"])
+    return pd.concat(
+        [named, pd.DataFrame({"vcov": squares}), found.rename(columns={"mean": "sdcor"})], axis=1
+    )
+
+
+# ---- shares of variance ----------------------------------------------------------------------
+
+
+def explained(design: Design, draws: JointDraws, prob: float) -> pd.DataFrame:
+    """See `MixedModel.r2`."""
+    fixed, random, rest = _parts(design, draws)
+    between = sum(random.values(), np.zeros(len(draws)))
+    total = fixed + between + rest
+    shares = {"marginal": fixed / total, "conditional": (fixed + between) / total}
+    return summarised(shares, prob, "r2")
+
+
+def shares(design: Design, draws: JointDraws, prob: float) -> pd.DataFrame:
+    """See `MixedModel.icc`."""
+    _, random, rest = _parts(design, draws)
+    if not random:
+        raise InvalidModel("The model has no random effects, so that rows share nothing.")
+    between = sum(random.values(), np.zeros(len(draws)))
+    found = {name: part / (between + rest) for name, part in random.items()}
+    if len(found) > 1:
+        found["all"] = between / (between + rest)
+    return summarised(found, prob, "group")
+
+
+def _parts(
+    design: Design, draws: JointDraws
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Variances on the link's scale at every draw: fixed effects', each factor's, and the rest.
+
+    σ²_f is that of Xβ over rows; a term's the mean over rows of rᵀΣr; (1|obs) belongs to the rest.
+    """
+    some = np.linspace(0, design.n - 1, min(design.n, ROWS)).astype(int)
+    eta = draws.beta @ design.X[some].T
+    offset = 0.0 if design.offset is None else design.offset[some]
+    random: dict[str, np.ndarray] = {}
+    own = np.zeros(len(draws))
+    for t, (term, covariance) in enumerate(zip(design.terms, draws.covariances, strict=True)):
+        R = design.terms[t].R[some]
+        part = np.einsum("nij,ij->n", covariance, R.T @ R / len(some))
+        if term.factor == design.observation:
+            own = own + part
+        else:
+            name = design.factors[term.factor].name
+            random[name] = random.get(name, np.zeros(len(draws))) + part
+    between = own + sum(random.values(), np.zeros(len(draws)))
+    center = (eta + offset).mean(1) + (between / 2 if design.family.link.name == "log" else 0.0)
+    trials = None if design.trials is None else np.ones(1)
+    given = {key: np.reshape(v, (-1,)) for key, v in given_at(draws, trials).items()}
+    rest = own + noise_on_link(design.family, center, given)
+    return eta.var(1), random, rest
+
+
+def noise_on_link(family: Likelihood, eta: np.ndarray, given: Given) -> np.ndarray:
+    """The family's own variance on the link's scale at η (n,).
+
+    That of the latent variable of a probability's link; the variance of y itself for an identity;
+    log(1 + Var y/(E y)²) for a log; else by the link's slope at the mean.
+    """
+    link = family.link
+    if isinstance(link, ProbabilityLink) and link.name in LATENT:
+        return np.full(len(eta), LATENT[link.name])
+    variance = np.asarray(family.variance(eta, given), dtype=float)
+    if link.name == "identity":
+        return np.broadcast_to(variance, eta.shape)
+    if link.name == "log":
+        return np.log1p(variance / family.mean(eta, given) ** 2)
+    return variance / family.slope(eta, given) ** 2

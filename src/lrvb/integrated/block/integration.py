@@ -1,0 +1,209 @@
+"""Weighted draws of θ around a Gaussian block: few fits, and a polynomial checked at its own draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import ndtri
+
+from ...numerics.sobol import sobol
+from ..importance import Budget, Weighted, integrate, resampled
+from ..integration import Integral, enough
+from ..mode import Mode, NoMode
+from ..proposals import SplitT, degrees
+from .fitting import cold_start
+from .model import Block
+from .points import Fits, Point, respond
+from .polynomial import Frame
+
+Progress = Callable[[int, int], None]
+
+LIMIT = 40  # fits on the way to the mode
+SMALL = 0.02  # expected gain of the step that is the last
+LONGEST = 1.0  # step of a coordinate
+APART = 1.5  # sds from the mode at which the first points stand
+LONG, FAR = (
+    0.3,
+    3.2,
+)  # length of a bent axis whose tails are not those of its middle; where those are seen
+OFF = 0.04  # sd of what the polynomial is off by over the posterior
+ROUNDS = 5
+LOW = 2.0  # fall of the log density from its highest point within which a mean can be
+WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
+MOST_TILTS = 24  # fixed effects up to which each one's response is asked for
+KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
+
+
+def integrate_block(
+    inside: Block, budget: Budget | None = None, seed: int = 0, progress: Progress | None = None
+) -> Integral:
+    """θ = (β, u) of any response and any factors, by the block's evidence with all levels' own sums."""
+    layout, p = inside.layout, inside.p
+    kinds = inside.kinds[p:]
+    fits = Fits(layout, cold_start(layout))
+    u, H = _climb(fits, inside.start()[p:], inside)
+    k = len(u)
+    points = [fits.at(u)]
+    frame = Frame(kinds, u, _axes(kinds, u, H))
+    for j, length in enumerate(np.diag(frame.axes)):
+        for distance in (APART, FAR) if length > LONG else (APART,):
+            for side in (distance, -distance):
+                points += _computed(fits, frame.outward(side * np.eye(k)[[j]]))
+    budget = budget or enough(k, inside.fewest)
+    off = np.inf
+    for round_ in range(ROUNDS):
+        inside.learn(frame, points)
+        weighted = _drawn(inside, budget, seed)
+        w = weighted.weights
+        # tails are looked at more often than they occur
+        tails = resampled(np.sqrt(w), 1 + k // 2, seed + round_)
+        new = _computed(fits, frame.outward(weighted.x[resampled(w, 3 + k, seed + round_)]))
+        new += _computed(fits, frame.outward(weighted.x[tails]))
+        if not new:
+            raise NoMode("No Gaussian block was found at draws of the hyperparameters.", point=u)
+        points += new
+        if progress is not None:
+            progress(len(points), len(points) + budget.final)
+        off = _off(inside, new)
+        center, cov = w @ weighted.x, np.cov(weighted.x.T, aweights=w).reshape(k, k)
+        if off < OFF:
+            break  # with the polynomial that was checked
+        moved = np.sqrt(center @ np.linalg.solve(cov, center))
+        lengths = np.sqrt(np.linalg.eigvalsh(cov))
+        if moved > 0.7 or lengths.max() > 1.6 or lengths.min() < 0.6:
+            middle = frame.outward(center[None])[0]
+            there = _computed(fits, middle[None])
+            points += there
+            if not there or there[0].value < max(point.value for point in points) - LOW:
+                continue  # drawn by what the polynomial has wrong
+            whole = frame.axes @ cov @ frame.axes.T
+            old, frame = frame, Frame(kinds, middle, np.eye(k))
+            # the same spread, in the coordinates bent around the new middle
+            turn = frame.bend.slope(frame.middle) / old.bend.slope(old.bend.bend(middle))
+            frame = Frame(kinds, middle, np.linalg.cholesky(whole / turn[:, None] / turn))
+    else:
+        inside.learn(frame, points)
+        weighted = _drawn(inside, budget, seed)
+    if 0 < p <= MOST_TILTS:
+        _respond(inside, fits)
+    inside.settle(fits)
+    return _joined(inside, weighted, off, seed)
+
+
+def _off(inside: Block, new: list[Point]) -> float:
+    """The sd of what the polynomial is off by at new points, each counting as the density does there."""
+    u = np.array([point.u for point in new])
+    expected = inside.polynomial(u)
+    found = np.array([point.value for point in new])
+    height = np.maximum(found, expected) + inside.frame.log_jacobian(inside.frame.inward(u))
+    share = np.exp((height - height.max()) / 2)
+    share = share / share.sum()
+    away = found - expected - share @ (found - expected)
+    return float(np.sqrt(share @ away**2))
+
+
+def _computed(fits: Fits, u: np.ndarray) -> list[Point]:
+    """The points at n places (n, k), but for those where there is no fit: tails beyond all numbers."""
+    found = []
+    for place in u:
+        try:
+            found.append(fits.at(place))
+        except NoMode:
+            continue
+    return found
+
+
+def _climb(fits: Fits, start: np.ndarray, inside: Block) -> tuple[np.ndarray, np.ndarray]:
+    """The mode of the bound, and its curvature, by secants: Newton's method with gradients alone."""
+    x, best, shrink = start.copy(), -np.inf, 1.0
+    old: tuple[np.ndarray, np.ndarray] | None = None
+    H = np.diag([_curvature(inside, j) for j in range(len(x))])
+    for _ in range(LIMIT):
+        try:
+            found = fits.fit(x)
+        except NoMode:
+            if old is None:
+                raise
+            found = None
+        if old is not None and (found is None or not found.bound > best - 0.5):
+            shrink /= 4
+            if shrink < 1e-4:
+                break
+            x = old[0] + shrink * (x - old[0])
+            continue
+        assert found is not None
+        best, shrink = max(best, found.bound), 1.0
+        if old is not None:
+            s, change = x - old[0], old[1] - found.gradient
+            if s @ change > 1e-8:
+                Hs = H @ s
+                H = H - np.outer(Hs, Hs) / (s @ Hs) + np.outer(change, change) / (s @ change)
+        step = np.linalg.solve(H, found.gradient)
+        if step @ found.gradient < SMALL:
+            return x, H
+        old = (x, found.gradient)
+        x = x + step * min(1.0, LONGEST / np.abs(step).max())
+    raise NoMode(
+        f"The mode of the hyperparameters was not found in {LIMIT} fits. A stated prior of the sds "
+        "usually helps.",
+        point=x,
+    )
+
+
+def _curvature(inside: Block, j: int) -> float:
+    """A first guess: half the levels of a term know its log sd, rows a dispersion."""
+    at = 0
+    for term in inside.terms:
+        if at <= j < at + term.size:
+            return max(1.0, term.levels / 2)
+        at += term.size
+    return max(1.0, inside.layout.N / 4)
+
+
+def _axes(kinds: list, u: np.ndarray, H: np.ndarray) -> np.ndarray:
+    """One sd in bent coordinates along each axis, by the curvature in u."""
+    frame = Frame(kinds, u, np.eye(len(u)))
+    slope = frame.bend.slope(frame.middle)
+    scaled = Mode(frame.middle, 0.0, -slope[:, None] * H * slope)
+    sd = np.sqrt((scaled.axes(1 / WIDE[1] ** 2) ** 2).sum(1))
+    return np.diag(np.clip(sd, *WIDE))
+
+
+def _drawn(inside: Block, budget: Budget, seed: int) -> Weighted:
+    """Weighted draws of e by the polynomial."""
+    k = len(inside.frame.middle)
+
+    def target(e: np.ndarray) -> np.ndarray:
+        return inside.polynomial(inside.frame.outward(e)) + inside.frame.log_jacobian(e)
+
+    start = SplitT(np.zeros(k), np.eye(k), np.full(k, 1.3), np.full(k, 1.3), degrees(k))
+    return integrate(target, start, budget=budget, seed=seed)
+
+
+def _respond(inside: Block, fits: Fits) -> None:
+    """β's shift and covariance beyond q's, at the center."""
+    point: Point = inside.points[inside.nearest_to_center()]
+    shift, covariance = respond(fits, point)
+    root = np.linalg.cholesky(point.C)
+    values, V = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, covariance).T))
+    inside.shift = shift
+    inside.stretch = (V * np.sqrt(np.clip(values, 0.7, 1.5))) @ V.T
+
+
+def _joined(inside: Block, weighted: Weighted, off: float, seed: int) -> Integral:
+    """θ = (β, u), β drawn given each u."""
+    u = inside.frame.outward(weighted.x)
+    n, p = len(u), inside.p
+    b, L = inside.beta(u)
+    e = np.zeros((n, 0))
+    if p:
+        points = sobol(1 << int(np.ceil(np.log2(n))), p, seed + 17)
+        order = np.random.default_rng(seed).permutation(len(points))[:n]
+        e = ndtri(np.clip(points[order], 1e-9, 1 - 1e-9))
+    theta = np.concatenate([b + np.einsum("nij,nj->ni", L, e), u], axis=1)
+    few = int(np.clip(KEPT // len(inside.points[0].mean), 64, 1024))
+    sample = theta[resampled(weighted.weights, few, seed)]
+    _, first, second = inside.evaluate(sample)
+    rest = inside.polynomial.rest(u)
+    return Integral(theta, weighted, off, inside, first, second, sample, doubt=rest)

@@ -1,0 +1,117 @@
+"""All that is kept of a fit at one u: the evidence with its slope, and coefficients' moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..mode import NoMode
+from .fitting import Fitted, Start, fit
+from .layout import Layout
+from .level_sums import Gap, gap
+
+LEAST = 0.1  # of a level's variance given β, which its own sum may leave
+APART = 0.5  # sds by which β's mean is moved to see what follows it
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """At u: the bound, its gradient, and what levels' sums (`own`) and the rest add to it.
+
+    beta and C are β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta,
+    third (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
+    """
+
+    u: np.ndarray
+    bound: float
+    gradient: np.ndarray
+    own: float
+    rest: float
+    beta: np.ndarray
+    C: np.ndarray
+    mean: np.ndarray = field(repr=False)
+    variance: np.ndarray = field(repr=False)
+    third: np.ndarray = field(repr=False)
+    U: np.ndarray = field(repr=False)
+    squares: list[np.ndarray] = field(repr=False)
+
+    @property
+    def value(self) -> float:
+        """log p(y, u)."""
+        return self.bound + self.own + self.rest
+
+
+class Fits:
+    """Fits at one u after another, each from where the nearest before it ended."""
+
+    def __init__(self, layout: Layout, start: Start):
+        self.layout = layout
+        self.starts: list[tuple[np.ndarray, Start]] = [(np.full(0, np.nan), start)]
+
+    def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
+        """q at u."""
+        near = min(self.starts, key=lambda kept: _distance(kept[0], u))
+        try:
+            found = fit(self.layout, u, near[1], tilt)
+        except np.linalg.LinAlgError as error:
+            raise NoMode(
+                f"No Gaussian block at the hyperparameters {u}: {error}.", point=u
+            ) from error
+        if tilt is None:
+            self.starts = [*self.starts[-7:], (u, Start(found.beta, found.z, found.v))]
+        return found
+
+    def at(self, u: np.ndarray) -> Point:
+        """The point at u, with its levels' sums."""
+        fitted = self.fit(u)
+        return made(fitted, gap(self.layout, fitted))
+
+
+def made(fitted: Fitted, found: Gap) -> Point:
+    """What is kept of a fit and its levels' sums."""
+    Q = fitted.Q
+    variances, squares = [], []
+    for f, (C, spread) in enumerate(zip(fitted.covariances, found.spread, strict=True)):
+        given = C - Q.through_beta(f)
+        whole, own = (np.diagonal(part, axis1=1, axis2=2) for part in (C, given))
+        changed = np.diagonal(spread, axis1=1, axis2=2) - whole
+        variances.append(np.maximum(own + changed, LEAST * own))
+        z = fitted.z[f] + found.moved[f]
+        squares.append(z.T @ z + spread.sum(0))
+    return Point(
+        fitted.u,
+        fitted.bound,
+        fitted.gradient,
+        found.own,
+        found.rest,
+        fitted.beta,
+        Q.C,
+        np.concatenate([(a + b).ravel() for a, b in zip(fitted.z, found.moved, strict=True)]),
+        np.concatenate([part.ravel() for part in variances]),
+        np.concatenate([part.ravel() for part in found.third]),
+        Q.U,
+        squares,
+    )
+
+
+def respond(fits: Fits, point: Point) -> tuple[np.ndarray, np.ndarray]:
+    r"""β's mean less q's, in sds (p,), and its covariance by linear response (p, p), at a point.
+
+    With tᵀβ added to the log density, E β = ∂ log p(y | u)/∂t: the bound's part is q's mean, the gap's the
+    shift; and Cov β = ∂E β/∂t.
+    """
+    p = len(point.beta)
+    sd = np.sqrt(np.diag(point.C))
+    shift, columns = np.empty(p), np.empty((p, p))
+    for i in range(p):
+        tilt = APART / sd[i] * (np.arange(p) == i)
+        found = fits.fit(point.u, tilt)
+        total = gap(fits.layout, found).total
+        shift[i] = (total - point.own - point.rest) / APART
+        columns[:, i] = (found.beta - point.beta) / (APART / sd[i])
+    return shift, (columns + columns.T) / 2
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(((a - b) ** 2).sum()) if len(a) == len(b) else np.inf

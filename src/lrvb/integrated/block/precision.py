@@ -1,0 +1,129 @@
+r"""Q = CᵀWC + P of all coefficients at rows' weights W: solutions, log |Q|, and variances of rows.
+
+Rows scaled by √W are those of gaussian rows with σ = 1, so levels are eliminated as there; β stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ..matrix_free.covariances import Covariances, covariances
+from ..matrix_free.direct import Direct, is_small
+from ..matrix_free.draws import signs
+from ..matrix_free.schur import Schur
+from ..matrix_free.sums import sum_rows
+from .layout import Layout
+
+PROBES = 16
+LARGEST, PAIRS = 1500, 3e7  # coefficients, and products, up to which S is a dense matrix
+
+
+class Precision:
+    """At weights w (N,) and Λ of each factor's levels."""
+
+    def __init__(self, layout: Layout, w: np.ndarray, precisions: Sequence[np.ndarray]):
+        self.layout, self.w = layout, w
+        root = np.sqrt(w)
+        scaled = [f._replace(R=f.R * root[:, None], weights=None) for f in layout.factors]
+        X = layout.rows.X * root[:, None]
+        self.sums = sum_rows(scaled, X, np.zeros(len(w)))
+        self.scaled = scaled
+        self.schur: Schur = (
+            Direct(self.sums, precisions, LARGEST)
+            if is_small(self.sums, LARGEST, PAIRS)
+            else Schur(self.sums, precisions)
+        )
+        p = layout.p
+        t = [by.reshape(-1, p + 1)[:, :p] for by in self.sums.t]
+        self.t = np.concatenate(t)
+        self.U = self._levels_only(self.t)
+        self.S = self.sums.TT[:p, :p] - self.t.T @ self.U + layout.rows.P
+        self.S = (self.S + self.S.T) / 2
+        self.C = np.linalg.inv(self.S)
+
+    @property
+    def exact(self) -> bool:
+        """Whether log |Q| and variances are."""
+        return isinstance(self.schur, Direct) or self.sums.nested
+
+    def solve(
+        self, beta: np.ndarray, z: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Q⁻¹ of a right side (p,), (K, q) each, in the same parts."""
+        flat = self._levels_only(np.concatenate([part.reshape(-1, 1) for part in z]))[:, 0]
+        b = self.C @ (beta - self.t.T @ flat)
+        return b, self.split(flat - self.U @ b)
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Levels one after another as each factor's (K, q, …)."""
+        ends = np.cumsum(self.layout.sizes)[:-1]
+        return [
+            part.reshape(f.levels, f.q, *flat.shape[1:])
+            for f, part in zip(self.layout.factors, np.split(flat, ends), strict=True)
+        ]
+
+    def _levels_only(self, b: np.ndarray) -> np.ndarray:
+        """Q_zz⁻¹b, (Σ Kq, P)."""
+        size = self.layout.sizes[0]
+        return np.concatenate(self.schur.coefficients(b[:size], b[size:]))
+
+    def logdet(self) -> float:
+        """log |Q|, by fixed probes where it is not exact."""
+        own = float(np.linalg.slogdet(self.S)[1])
+        if isinstance(self.schur, Direct):
+            return own + self.schur.logdet_first() + self.schur.logdet_rest()
+        Z = signs(np.random.default_rng(0), (1 if self.sums.nested else PROBES, self.sums.r))
+        probed = self.schur.probed(np.ascontiguousarray(Z.T))
+        return own + self.schur.logdet_blocks() + float(probed.logdet.mean())
+
+    @cached_property
+    def covariances(self) -> Covariances:
+        """Of levels given β."""
+        return covariances(self.schur, self.scaled)
+
+    @cached_property
+    def left(self) -> np.ndarray:
+        """X less what levels take of it, (N, p): the rows' derivatives in β."""
+        return (
+            self.layout.rows.X
+            - np.stack([self.layout.through_levels(self.split(u)) for u in self.U.T], axis=1)
+            if self.layout.p
+            else self.layout.rows.X
+        )
+
+    def row_variances(self) -> np.ndarray:
+        """Var η of every row, (N,)."""
+        factors = self.layout.factors
+        own = self.covariances.rows([f.codes for f in factors], [f.R for f in factors])
+        return own + np.einsum("np,pq,nq->n", self.left, self.C, self.left, optimize=True)
+
+    def blocks(self) -> list[np.ndarray]:
+        """Cov(z_k) of every level given β, (K, q, q) each."""
+        return self.covariances.blocks()
+
+    def through_beta(self, f: int) -> np.ndarray:
+        """What β adds to a factor's levels' covariances, (K, q, q)."""
+        U = self.split(self.U)[f]
+        return np.einsum("kip,pq,kjq->kij", U, self.C, U, optimize=True)
+
+    def with_rows(self, f: int, v: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Cov(z_k, η_n) of every row and its level k of a factor, (N, q).
+
+        By polarisation: Cov(a, η) = ½[Var(η + a) − Var η − Var a], with v (N,) and own (K, q, q) those
+        of rows and levels.
+        """
+        factors, factor = self.layout.factors, self.layout.factors[f]
+        U = self.split(self.U)[f]
+        found = np.empty((self.layout.N, factor.q))
+        codes = [g.codes for g in factors]
+        for i in range(factor.q):
+            R = [g.R for g in factors]
+            R[f] = R[f] + np.eye(factor.q)[i]
+            left = self.left - U[factor.codes, i]
+            moved = self.covariances.rows(codes, R)
+            moved += np.einsum("np,pq,nq->n", left, self.C, left, optimize=True)
+            found[:, i] = (moved - v - own[factor.codes, i, i]) / 2
+        return found

@@ -1,0 +1,69 @@
+"""What levels' own sums add to a Gaussian block's evidence, where they are all that is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_blocks import HALF_T, crossed, dense, regression
+
+from lrvb.integrated.block.fitting import cold_start, fit
+from lrvb.integrated.block.layout import Layout
+from lrvb.integrated.block.level_sums import gap
+from lrvb.integrated.block.points import made
+from lrvb.integrated.levels import Levels
+from lrvb.integrated.slopes import Slopes
+from lrvb.integrated.terms import Term
+from lrvb.prior import LKJ
+
+
+def one_factor(family, q, N=60, G=20):
+    """Few rows a level, no fixed effects, and a large sd."""
+    rng = np.random.default_rng(4)
+    g, x = np.arange(N) % G, rng.normal(size=N)
+    eta = 1.5 * rng.normal(size=G)[g]
+    y = rng.poisson(np.exp(eta)) if family == "poisson" else rng.random(N) < 1 / (1 + np.exp(-eta))
+    R = np.column_stack([np.ones(N), x])[:, :q]
+    term = Term(g, R, G, (HALF_T,) * q, LKJ(1.0) if q == 2 else None)
+    return regression(family, y.astype(float), np.zeros((N, 0))), term
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli"])
+@pytest.mark.parametrize("q", [1, 2])
+def test_with_one_factor_alone_the_evidence_is_exact(family, q):
+    """Then R is a sum over levels: bound + own is log p(y, u), which the bound alone misses."""
+    rows, term = one_factor(family, q)
+    u = np.array([0.5, -0.2, 0.4])[: term.size]
+    layout = Layout(rows, [term])
+    fitted = fit(layout, u, cold_start(layout))
+    found = gap(layout, fitted)
+    sums = Levels(rows, term) if q == 1 else Slopes(rows, [term])
+    sums.choose_nodes(u[None])
+    exact, first, second = sums.evaluate(u[None])
+    assert abs(fitted.bound + found.own - exact[0]) < 3e-3
+    assert exact[0] - fitted.bound > 0.05
+    assert abs(found.rest) < 1e-3 or q == 2
+    point = made(fitted, found)
+    effects = sums.unfold(u[None], np.ones(1), first[0], second[0])[0]
+    np.testing.assert_allclose(point.mean.reshape(effects.mean.shape), effects.mean, atol=5e-3)
+    sd = np.sqrt(point.variance).reshape(effects.sd.shape)
+    np.testing.assert_allclose(sd, effects.sd, rtol=5e-3)
+
+
+def test_the_rest_is_half_the_variance_of_what_no_level_has_alone():
+    """Against draws of q: Var(R − Σ_k R̄_k) by its definition, to Monte Carlo's error."""
+    rows, terms = crossed("bernoulli", N=300, G=60, K=30, slopes=False, sds=(1.5, 1.0))
+    layout = Layout(rows, terms)
+    u = np.log([1.5, 1.0])
+    fitted = fit(layout, u, cold_start(layout))
+    found = gap(layout, fitted)
+    C, D = dense(layout, fitted.Q.w, u)
+    rng, n = np.random.default_rng(0), 4000
+    c = np.linalg.cholesky(np.linalg.inv(D)) @ rng.normal(size=(len(D), n))
+    e = C @ c
+    y, at, eta = rows.columns[0][:, None], fitted.rows, fitted.eta[:, None]
+    r = y * (eta + e) - np.logaddexp(0, eta + e) - at.value[:, None] - at.score[:, None] * e
+    R = (r + at.information[:, None] * (e**2 - fitted.v[:, None]) / 2).sum(0)
+    # all but what the levels' sums have: log E exp R ≈ Σ_k log E exp R̄_k + ½ Var of the rest
+    whole = np.log(np.mean(np.exp(R)))
+    assert abs(whole - found.total) < 0.06 + 3 * np.std(np.exp(R - whole)) / np.sqrt(n)
+    assert 0 < found.rest < found.own
