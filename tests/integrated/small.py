@@ -8,7 +8,15 @@ from scipy.special import gammaln
 from lrvb.integrated.density import Density
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
-from lrvb.likelihoods import BINOMIAL, GAUSSIAN, LOG, POISSON, Dispersion, Likelihood
+from lrvb.likelihoods import (
+    BINOMIAL,
+    GAUSSIAN,
+    LOG,
+    NEGATIVE_BINOMIAL,
+    POISSON,
+    Dispersion,
+    Likelihood,
+)
 from lrvb.prior import LKJ, Exponential, HalfStudentT
 
 HALF_T = HalfStudentT(3, 2.5)
@@ -52,6 +60,7 @@ FAMILIES = {
     "binomial": Density(BINOMIAL, ("trials",)),
     "poisson": Density(POISSON),
     "negbinomial": Density(NegativeBinomial()),
+    "shaped": Density(NEGATIVE_BINOMIAL),
     "differenced": Density(DifferencedPoisson()),
 }
 
@@ -68,7 +77,7 @@ def regression(family: str, eta: np.ndarray, X: np.ndarray, seed: int = 0) -> Re
         columns = (rng.binomial(trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float), trials)
     else:
         columns = (rng.poisson(np.exp(eta)).astype(float),)
-    if family == "negbinomial":
+    if family in ("negbinomial", "shaped"):
         dispersions = (Exponential(0.1),)
     offset = 0.1 * rng.integers(0, 2, N)
     p = X.shape[1]
@@ -79,7 +88,7 @@ def regression(family: str, eta: np.ndarray, X: np.ndarray, seed: int = 0) -> Re
 
 def dispersion(family: str) -> list[float]:
     """The dispersions' part of θ."""
-    return [0.7] if family == "negbinomial" else []
+    return [0.7] if family in ("negbinomial", "shaped") else []
 
 
 def intercepts(codes: np.ndarray, levels: int, prior=HALF_T) -> Term:

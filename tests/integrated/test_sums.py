@@ -83,7 +83,7 @@ def test_chosen_nodes_suffice_where_they_were_chosen_and_near(family, effects):
     assert np.all(off[2:] < 3 * TOLERANCE)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson"])
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson", "shaped"])
 @pytest.mark.parametrize("effects", [1, 2])
 def test_products_of_exponentials_agree_with_rows_one_by_one(family, effects):
     """Every sum of `Exponents` against `Directly`, where products overflow too."""

@@ -53,7 +53,7 @@ def both(terms, rows):
     return (rows.weighted(WEIGHTS), weighted), (rows.take(ROWS), repeated)
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson", "negbinomial"])
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson", "negbinomial", "shaped"])
 @pytest.mark.parametrize("kind", [*MAKERS])
 def test_weighted_rows_are_repeated_rows(kind, family):
     """Log density and derivatives; the same nodes in both, so that only rounding is left."""

@@ -1,5 +1,7 @@
 """Rows with log p = yη − trials · A(exp η), summed by products of exponentials.
 
+With a shape s, A(e) = log(1 + e/s), trials are y + s, and a constant of each row depends on s.
+
 exp(η + z) = exp(η) exp(z), so that nodes cost no exponential of their own: Σ exp(η + z) is a product of
 sums, or on a product grid a product of matrices; Σ log(1 + exp(η + z)) is the logarithm of a product.
 """
@@ -7,8 +9,10 @@ sums, or on a product grid a product of matrices; Σ log(1 + exp(η + z)) is the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
+from scipy.special import gammaln
 
 from .groups import Block, Groups
 from .regression import Regression
@@ -25,6 +29,7 @@ class Exponential:
     def __init__(self, rows: Regression, groups: Groups, R: np.ndarray):
         self.rows, self.groups, self.R = rows, groups, R
         self.additive = rows.likelihood.exponential == "rate"
+        self.shaped = rows.likelihood.exponential == "shape"
         self.intercept = R.shape[1] == 1 and bool(np.all(R == 1))
         y, w = rows.columns[0], rows.weights
         y = y if w is None else w * y
@@ -36,8 +41,19 @@ class Exponential:
             self.trials = rows.columns[1][:, None]
         # w exp η = exp(η + log w) of a rate; w trials of odds
         self.shift = 0.0 if w is None or not self.additive else np.log(w)[:, None]
-        if w is not None and not self.additive:
+        if w is not None and not self.additive and not self.shaped:
             self.trials = w[:, None] if self.trials is None else w[:, None] * self.trials
+
+    @cached_property
+    def cost(self) -> float:
+        """Of a node and a row, where a density of its own is 1."""
+        return 0.4 if self.shaped else 0.1
+
+    @cached_property
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """The different counts, and the place among them of every row's."""
+        y, place = np.unique(self.rows.columns[0], return_inverse=True)
+        return y, place.reshape(-1)
 
     def at(self, theta: np.ndarray, k: int) -> RowSums:
         """The sums of rows at points θ (n, d)."""
@@ -52,6 +68,13 @@ class Exponents:
         beta = theta[:, : fixed.rows.p]
         self.eta = fixed.rows.X @ beta.T + fixed.rows.offset[:, None] + fixed.shift
         self.linear = fixed.yX @ beta.T + fixed.y_offset[:, None]
+        self.trials = fixed.trials
+        if fixed.shaped:
+            (self.shape,) = fixed.rows.phi(theta[:, fixed.rows.p + k :])
+            self.eta -= np.log(self.shape)
+            self.trials = fixed.rows.columns[0][:, None] + self.shape
+            if fixed.rows.weights is not None:
+                self.trials = fixed.rows.weights[:, None] * self.trials
         self.largest = float(np.abs(self.eta).max(initial=0.0))
         self.E = np.exp(np.clip(self.eta, -_LARGEST, _LARGEST)) if fixed.intercept else None
         self.total: np.ndarray | None = None
@@ -70,7 +93,7 @@ class Exponents:
         if self.E is None or not reach < _LARGEST:
             return self._directly().line(Z)
         ez = np.exp(z)
-        result = self.linear[..., None] + fixed.yR[:, :, None] * z
+        result = self.level[..., None] + fixed.yR[:, :, None] * z
         if self.total is not None:
             ez *= self.total[..., None]
             result -= ez
@@ -99,7 +122,7 @@ class Exponents:
             return self._directly().plane(plane)
         _, n, Q = first.shape
         yR = fixed.yR
-        by_first = self.linear[..., None] + yR[:, None, :1] * first + yR[:, None, 1:] * across
+        by_first = self.level[..., None] + yR[:, None, :1] * first + yR[:, None, 1:] * across
         result = by_first[..., None] + (yR[:, None, 1:] * along)[:, :, None, :]
         for block in fixed.groups.blocks(n * Q * Q):
             A, B = self._factors(block, first, across, along)
@@ -116,6 +139,20 @@ class Exponents:
                 self._trials(block),
             )
         return result.swapaxes(0, 1)
+
+    @cached_property
+    def level(self) -> np.ndarray:
+        """Σ yη without effects, and log Γ(y + s)/Γ(s) − y log s where there is a shape, (G, n)."""
+        fixed = self.fixed
+        if not fixed.shaped:
+            return self.linear
+        y, place = fixed.distinct
+        s = self.shape
+        own = gammaln(y[:, None] + s) - gammaln(s) - y[:, None] * np.log(s)
+        each = own[place]
+        if fixed.rows.weights is not None:
+            each *= fixed.rows.weights[:, None]
+        return self.linear + fixed.groups.sum(each, axis=0)
 
     def height(self, z: np.ndarray) -> np.ndarray:
         """At effects (n, G, q), (n, G)."""
@@ -147,8 +184,8 @@ class Exponents:
             inverse = 1 / (1 + e)
             mean = np.multiply(e, inverse, out=e)
             information = np.multiply(mean, inverse, out=inverse)
-        if fixed.trials is not None:
-            mean, information = fixed.trials * mean, fixed.trials * information
+        if self.trials is not None:
+            mean, information = self.trials * mean, self.trials * information
         for i in range(q):
             score = mean if fixed.intercept else R[:, [i]] * mean
             gradient[..., i] = (fixed.yR[:, [i]] - fixed.groups.sum(score, axis=0)).T
@@ -173,7 +210,7 @@ class Exponents:
         return A, B
 
     def _trials(self, block: Block) -> np.ndarray | None:
-        return None if self.fixed.trials is None else self.fixed.trials[block.rows, 0]
+        return None if self.trials is None else self.trials[block.rows]
 
     def _directly(self) -> Directly:
         fixed = self.fixed
@@ -189,14 +226,15 @@ def _logs(
 ) -> np.ndarray:
     """Σ_j trials_j log(1 + odds_j) over `size` rows of each group; odds(j, out) fills (groups, n, …).
 
-    reach bounds the logarithm of odds; trials (groups, size) are 1 if not given.
+    reach bounds the logarithm of odds; trials (groups, size, 1 or n) are 1 if not given.
     """
     buffer, total = np.empty(shape), np.zeros(shape)
     if trials is not None:
         for j in range(size):
             odds(j, buffer)
-            np.log1p(buffer, out=buffer)
-            buffer *= trials[:, j].reshape(-1, *(1,) * (len(shape) - 1))
+            buffer += 1
+            np.log(buffer, out=buffer)
+            buffer *= trials[:, j].reshape(shape[0], -1, *(1,) * (len(shape) - 2))
             total += buffer
         return total
     length = max(1, int(_ROOM / (reach + 1)))

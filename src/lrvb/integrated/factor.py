@@ -152,7 +152,7 @@ class Factor(ABC):
     @property
     def work(self) -> float:
         """Rows times nodes, where a density costs two products and not an exponential and a logarithm."""
-        cost = 1.0 if self._exponential is None else 0.1
+        cost = 1.0 if self._exponential is None else self._exponential.cost
         if (
             self._exponential is not None
             and self._exponential.additive

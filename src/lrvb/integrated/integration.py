@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
 QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
-LONG = 3e8  # evaluations that few points may cost, where rows are so many
+LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave

@@ -13,7 +13,7 @@ from .density import Columns, Density
 from .mode import differenced
 from .penalties import Penalty
 
-_STEP = 1e-4  # of central differences in the dispersions; ten times as much for second ones
+_STEP = 1e-4  # of differences of scores in the dispersions; ten times as much for those of log p
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,24 +129,29 @@ class Regression:
         """
         k, h = len(tail), _STEP
         E = np.eye(k)
+        wide = 10 * h
 
         def moved(move: np.ndarray) -> list[np.ndarray]:
             return lifted(self.phi((tail + move)[None]), 1)
 
         log_p, derivatives = self.likelihood.log_p, self.likelihood.derivatives
-        up, down = (log_p(columns, eta, moved(side * h * E[i])) for side in (1, -1))
+        up, down = (log_p(columns, eta, moved(side * wide * E[i])) for side in (1, -1))
         score_up, score_down = (
             derivatives(columns, eta, moved(side * h * E[i]))[0] for side in (1, -1)
         )
         second = []
         for j in range(k):
+            if j == i:
+                middle = log_p(columns, eta, moved(0 * E[i]))
+                second.append((up - 2 * middle + down) / wide**2)
+                continue
             corners = [
-                a * b * log_p(columns, eta, moved(10 * h * (a * E[i] + b * E[j])))
+                a * b * log_p(columns, eta, moved(wide * (a * E[i] + b * E[j])))
                 for a in (1, -1)
                 for b in (1, -1)
             ]
-            second.append(np.sum(corners, axis=0) / (4 * (10 * h) ** 2))
-        return (up - down) / (2 * h), (score_up - score_down) / (2 * h), second
+            second.append(np.sum(corners, axis=0) / (4 * wide**2))
+        return (up - down) / (2 * wide), (score_up - score_down) / (2 * h), second
 
     def with_prior(
         self,

@@ -55,7 +55,8 @@ class Likelihood:
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =
-    #: trials · log(1 + e); sums over many η of the same rows then need few exponentials
+    #: trials · log(1 + e), "shape" for (y + shape) · log(1 + e/shape) and what depends on the dispersion
+    #: shape alone; sums over many η of the same rows then need few exponentials
     exponential: str = ""
 
     def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:

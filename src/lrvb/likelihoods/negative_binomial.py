@@ -16,6 +16,8 @@ from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON
 
+_LARGEST = 600.0  # log of μ/s up to which it is a number
+
 
 def shape_prior(scale: float) -> HalfStudentT:
     """HalfStudentT(3, 10): counts from very overdispersed to all but Poisson."""
@@ -27,6 +29,7 @@ class NegativeBinomial(Likelihood):
 
     name, link, discrete = "negbinomial", LOG, True
     dispersions = (Dispersion("shape", shape_prior),)
+    exponential = "shape"
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """log Γ(y + s)/(Γ(s) y!) + y(η − log(μ + s)) + s(log s − log(μ + s))."""
@@ -45,10 +48,13 @@ class NegativeBinomial(Likelihood):
         return -gammaln(y + 1.0)
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
-        """log Γ(y + s)/Γ(s) + yη + s log s − (y + s) log(μ + s)."""
+        """log Γ(y + s)/Γ(s) − y log s + yη − (y + s) log(1 + μ/s)."""
         shape = np.asarray(given["shape"], dtype=np.float64)
-        rising = gammaln(y + shape) - gammaln(shape) + shape * np.log(shape)
-        return rising + y * eta - (y + shape) * np.logaddexp(eta, np.log(shape))
+        log_shape = np.log(shape)
+        rising = gammaln(y + shape) - gammaln(shape) - y * log_shape
+        odds = np.exp(np.minimum(eta - log_shape, _LARGEST))
+        beyond = np.maximum(eta - log_shape - _LARGEST, 0.0)
+        return rising + y * eta - (y + shape) * (np.log(1 + odds) + beyond)
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""

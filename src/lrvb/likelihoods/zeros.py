@@ -5,7 +5,7 @@ Both stand on a count likelihood with P(0) = exp a(η), whose a, a′ and a″ a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from .links import LOG
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
 
+_TINY = -1e-7  # log P(0) from which on log(1 − P(0)) is that of −log P(0), to 1e-7
 _LOW = -700.0  # η below which exp η is no longer a number
 
 
@@ -36,6 +37,37 @@ def log_positive(a: Any, xp: Any = NUMPY) -> Any:
         xp.log(-xp.expm1(xp.where(near, a, -0.7))),
         xp.log1p(-xp.exp(xp.where(near, -0.7, a))),
     )
+
+
+def by_zero(
+    y: Any, eta: Any, given: Given, zero: Callable[..., Any], counted: Callable[..., Any]
+) -> np.ndarray:
+    """zero(η, given) where y = 0 and counted(y, η, given) elsewhere, each computed only where it is needed.
+
+    Rows are the first axis of y, whose other axes are of length 1, as those of what is given.
+    """
+    y, eta = np.asarray(y), np.asarray(eta)
+    axis = eta.ndim - y.ndim
+    shapes = [np.shape(part) for part in given.values()]
+    if (
+        y.ndim == 0
+        or axis < 0
+        or y.size != y.shape[0]
+        or eta.shape[axis] != y.size
+        or np.broadcast_shapes(eta.shape, *shapes) != eta.shape
+        or any(
+            len(shape) > y.ndim + axis or shape[axis:] != (1,) * len(shape[axis:])
+            for shape in shapes
+        )
+    ):
+        return np.where(y == 0, zero(eta, given), counted(y, eta, given))
+    result = np.empty(eta.shape)
+    is_zero = y.reshape(-1) == 0
+    before = (slice(None),) * axis
+    none, some = np.flatnonzero(is_zero), np.flatnonzero(~is_zero)
+    result[*before, none] = zero(eta[*before, none], given)
+    result[*before, some] = counted(y[some], eta[*before, some], given)
+    return result
 
 
 class _Zeros(Likelihood):
@@ -89,9 +121,14 @@ class _ZeroInflated(_Zeros):
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """The same but for −log y!."""
         zi = np.asarray(given["zi"], dtype=np.float64)
-        counted = np.log1p(-zi) + self.base.kernel(y, eta, given)
-        zero = np.log(zi + (1 - zi) * np.exp(self.base.log_zero(eta, given)))
-        return np.where(y == 0, zero, counted)
+
+        def zero(eta: Any, given: Given) -> Any:
+            return np.log(zi + (1 - zi) * np.exp(self.base.log_zero(eta, given)))
+
+        def counted(y: Any, eta: Any, given: Given) -> Any:
+            return np.log1p(-zi) + self.base.kernel(y, eta, given)
+
+        return by_zero(y, eta, given, zero, counted)
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Of a zero: w a′ and −w a″ − w(1 − w)a′², w = (1 − zi)e^a/(zi + (1 − zi)e^a)."""
@@ -159,11 +196,19 @@ class _Hurdle(_Zeros):
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """The same but for −log y!."""
         h = np.asarray(given["hurdle"], dtype=np.float64)
-        within = np.maximum(eta, _LOW)
-        positive = log_positive(self.base.log_zero(within, given)) + (eta - within)
-        counted = np.log1p(-h) + self.base.kernel(y, eta, given) - positive
-        with np.errstate(divide="ignore"):  # no hurdle, no zeros
-            return np.where(y == 0, np.log(h), counted)
+
+        def zero(eta: Any, given: Given) -> Any:
+            with np.errstate(divide="ignore"):  # no hurdle, no zeros
+                return np.log(h)
+
+        def counted(y: Any, eta: Any, given: Given) -> Any:
+            within = np.maximum(eta, _LOW)
+            a = self.base.log_zero(within, given)
+            # log(1 − e^a), whose digits are lost only where a is tiny and so is its part
+            positive = np.where(a > _TINY, np.log(-a), np.log(1 - np.exp(np.minimum(a, _TINY))))
+            return np.log1p(-h) + self.base.kernel(y, eta, given) - positive - (eta - within)
+
+        return by_zero(y, eta, given, zero, counted)
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """With r = P(0)/(1 − P(0)): the counts' score + r a′, information − r a″ − r(1 + r)a′²."""
