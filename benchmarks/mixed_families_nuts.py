@@ -2,9 +2,10 @@
 
     python benchmarks/mixed_families_nuts.py [family ...]
 
-400 rows in 20 groups, y ~ x + (1|g), simulated. NUTS by NumPyro (the extra `numpyro`): one chain of 1000 warm-up
-and 4000 kept draws, levels sampled as effects of unit size times their sd. One line for each family: the largest gap
-of a posterior mean in posterior sds, the smallest and largest ratio of sds, seconds of the processor of both.
+400 rows in 20 groups, y ~ x + (1|g), simulated. NUTS by NumPyro (the extra `numpyro`): one chain of 1000
+warm-up and 4000 kept draws, levels sampled as effects of unit size times their sd. One line for each family:
+the largest gap of a posterior mean in posterior sds, the smallest and largest ratio of sds, seconds of the
+processor of both.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def nuts(case: Case) -> tuple[dict[str, np.ndarray], float]:
             else:
                 given.append(numpyro.sample(name, dist.HalfNormal(HALF)))
         eta = level + slope * X + sd * effects[G]
-        y = case.y - 1 if ordinal else case.y
+        y = (case.y - 1).astype(int) if ordinal else case.y
         numpyro.sample("y", case.likelihood(eta, *given), obs=jnp.asarray(y))
 
     start = time.process_time()
