@@ -1,12 +1,15 @@
 """Any model, against NUTS and the approximations that users have: errors and cold seconds in one table.
 
-    python benchmarks/bridge.py [folder] [--methods lrvb,nuts,...] [--cases name,name,...]
+    python benchmarks/bridge.py [folder] [--methods lrvb,NUTS,...] [--cases name,name,...]
+                                [--store FILE] [--seconds 200] [--peers PYTHON]
 
 `folder` holds posteriordb cases: NAME.data.json, models/NAME.py with `model(**data)` in NumPyro, some with a
 PyMC twin models/NAME.pymc.py with `build(**data)`, and references/NAME.json. Every method meets every
 case in a fresh process without a compilation cache. Seconds are of the processor, from the stated model
 to its means and sds, libraries imported; errors are of the worst quantity, of means in reference sds
-and of log sds. Quantities without a finite variance are left out.
+and of log sds. Quantities without a finite variance are left out. With `--store` every result is kept in
+FILE, what is there already is not measured again, and `--seconds` ends a run before the next measurement: a
+long table can be made in pieces. PYTHON is an interpreter that has pymc-extras, where this one has not.
 """
 
 from __future__ import annotations
@@ -131,6 +134,8 @@ METHODS: dict[str, Callable[[Case], Any]] = {
     "DADVI": dadvi,
 }
 TWINS = ("lrvb (PyMC)", "PyMC ADVI", "Pathfinder", "DADVI")
+EXTRAS = ("Pathfinder", "DADVI")  # of pymc-extras
+LIMIT = 200  # seconds of one measurement
 
 
 class Case:
@@ -191,13 +196,13 @@ def moments(draws: dict[str, np.ndarray]) -> pd.DataFrame:
 def measure(folder: Path, name: str, method: str) -> dict[str, Any]:
     """One method on one case, in this process."""
     warnings.simplefilter("ignore")
-    import jax
-
-    import lrvb
-
     if method.startswith("lrvb"):
+        import lrvb
+
         lrvb.from_log_density(lambda x: -x @ x, np.zeros(1))
-    else:
+    elif method not in TWINS:
+        import jax
+
         jax.config.update("jax_enable_x64", True)
     if method in TWINS:
         import pymc  # noqa: F401
@@ -215,13 +220,23 @@ def measure(folder: Path, name: str, method: str) -> dict[str, Any]:
     return found
 
 
-def in_a_fresh_process(folder: Path, name: str, method: str) -> dict[str, Any] | None:
-    """The same in a process of its own; None where the method fails or is not installed."""
-    command = [sys.executable, __file__, str(folder), "--one", name, method]
+def in_a_fresh_process(
+    folder: Path, name: str, method: str, peers: str | None = None
+) -> dict[str, Any]:
+    """The same in a process of its own; only `why` where the method fails, or takes LIMIT seconds."""
+    python = peers if peers and method in EXTRAS else sys.executable
+    command = [python, __file__, str(folder), "--one", name, method]
     environment = {**os.environ, "LRVB_CACHE_DIR": "off"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+        )
+    except subprocess.TimeoutExpired:
+        return {"why": f"over {LIMIT} s"}
     lines = done.stdout.strip().splitlines()
-    return json.loads(lines[-1]) if done.returncode == 0 and lines else None
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])
+    return {"why": (done.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
 
 
 def main() -> None:
@@ -230,33 +245,61 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--cases", default="")
-    parser.add_argument("--one", nargs=2, metavar=("CASE", "METHOD"))
+    parser.add_argument("--store", type=Path, help="a file of results, one line each")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="begin nothing after these")
+    parser.add_argument("--peers", help="an interpreter that has pymc-extras")
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "METHOD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.folder, *options.one)))
         return
     known = sorted(path.stem for path in (options.folder / "references").glob("*.json"))
     cases = options.cases.split(",") if options.cases else known
-    rows = []
+    methods = re.split(r",(?! )", options.methods)
+    rows = _stored(options.store)
+    begun = time.monotonic()
     for name in cases:
-        for method in re.split(r",(?! )", options.methods):
-            twin = (options.folder / "models" / f"{name}.pymc.py").exists()
-            if method in TWINS and not twin:
+        twin = (options.folder / "models" / f"{name}.pymc.py").exists()
+        for method in methods:
+            there = any((row["case"], row["method"]) == (name, method) for row in rows)
+            if there or (method in TWINS and not twin):
                 continue
-            found = in_a_fresh_process(options.folder, name, method)
-            if found is None:
-                print(f"{name:45s} {method:24s} failed", flush=True)
-                continue
+            if time.monotonic() - begun > options.seconds:
+                break
+            found = in_a_fresh_process(options.folder, name, method, options.peers)
             rows.append({"case": name, "method": method, **found})
-            print(
-                f"{name:45s} {method:24s} mean {found['mean']:.3f}, log sd {found['log sd']:.3f}, "
-                f"{found['cpu']:.1f} s, {found['gradients']} gradients",
-                flush=True,
-            )
-    table = pd.DataFrame(rows)
+            print(_line(rows[-1]), flush=True)
+            if options.store is not None:
+                with options.store.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    report(pd.DataFrame([row for row in rows if row["case"] in cases and "mean" in row]))
+
+
+def _stored(store: Path | None) -> list[dict[str, Any]]:
+    if store is None or not store.exists():
+        return []
+    return [json.loads(line) for line in store.read_text().splitlines()]
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{row['case']:45s} {row['method']:24s} "
+    if "mean" not in row:
+        return f"{head}failed: {row['why']}"
+    return (
+        f"{head}mean {row['mean']:.3f}, log sd {row['log sd']:.3f}, {row['cpu']:.1f} s, "
+        f"{row['gradients']} gradients"
+    )
+
+
+def report(table: pd.DataFrame) -> None:
+    """Everyone's errors and seconds case by case, and their medians and worst."""
+    for column in ("mean", "log sd", "cpu"):
+        wide = table.pivot(index="case", columns="method", values=column)
+        wide = wide[[method for method in METHODS if method in wide]]
+        print(f"\n{column}\n{wide.round(2).to_string(na_rep='–')}")
     groups = table.groupby("method", sort=False)[["mean", "log sd", "cpu", "gradients"]]
-    print(groups.median().round(3).assign(cases=groups.size()))
-    print(groups.max().round(3))
+    print(f"\nmedians\n{groups.median().round(3).assign(cases=groups.size())}")
+    print(f"\nworst\n{groups.max().round(3)}")
 
 
 if __name__ == "__main__":

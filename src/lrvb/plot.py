@@ -84,13 +84,70 @@ def fitted(model: Any, ax: Axes | None = None, *, interval: float = 0.9, seed: i
     return draw_fitted(model, ax, interval=interval, seed=seed)
 
 
+def predictive_check(
+    model: Any, ax: Axes | None = None, *, replicates: int = 50, seed: int = 0
+) -> Axes:
+    """The observed responses of a fitted `MixedModel` beside replicated data sets.
+
+    Small whole numbers by their shares of the rows, with the middle 90 % of the replicates; other
+    responses by their distribution functions.
+    """
+    try:
+        from .report.check_plots import draw_predictive
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_predictive(model, ax, replicates=replicates, seed=seed)
+
+
+def residuals(model: Any, ax: Axes | None = None, *, kind: str = "quantile", seed: int = 0) -> Axes:
+    """Residuals of a fitted `MixedModel` against fitted means, with means of rows that are alike.
+
+    Without `ax` a second panel has them sorted against a normal's. `kind` is as in
+    `MixedModel.residuals`; quantile residuals of a right model are standard normal.
+    """
+    try:
+        from .report.check_plots import draw_residuals
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_residuals(model, ax, kind=kind, seed=seed)
+
+
+def effect(
+    model: Any,
+    variable: str,
+    by: str | None = None,
+    ax: Axes | None = None,
+    *,
+    groups: Any = "all",
+    prob: float = 0.94,
+) -> Axes:
+    """The expected response of a fitted `MixedModel` along one column, averaged over the rows.
+
+    One curve for every value of the column `by`. `groups` is as in `MixedModel.predict`.
+    """
+    try:
+        from .report.marginal_plots import draw_effect
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_effect(model, variable, by, ax, groups=groups, prob=prob)
+
+
+def comparisons(table: Any, ax: Axes | None = None) -> Axes:
+    """A table of `MixedModel.comparisons` or `slopes`, row by row, as intervals."""
+    try:
+        from .report.marginal_plots import draw_comparisons
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_comparisons(table, ax)
+
+
 def certificate(
     found: Any, names: Any = None, ax: Axes | None = None, *, prob: float = 0.94
 ) -> Axes:
-    """Both answers of a `Certificate`, quantity by quantity, in certified sds from the certified mean.
+    """All answers of a `Certificate`, quantity by quantity, in certified sds from the certified mean.
 
-    Blue bars are linear response's interval, black ones the certified; the verdict stands beside them.
-    `names` chooses some of the quantities.
+    Blue bars are linear response's interval, yellow mean field's, black ones the certified; the verdict
+    stands beside them. `names` chooses some of the quantities.
     """
     try:
         from .report.certificate_plot import draw_certificate

@@ -152,3 +152,24 @@ def test_bad_parts_are_named():
         lrvb.GaussianMixture(2).fit(lrvb.Chunks([np.zeros((0, 2))]))
     with pytest.raises(lrvb.InvalidData, match="columns"):
         lrvb.GaussianMixture(2).fit(lrvb.Chunks([np.ones((5, 2)), np.ones((5, 3))]))
+
+
+def test_rows_are_left_out_where_they_are():
+    """Influence, robust sds and loo of rows in parts are those of rows in memory."""
+    from posterior.test_what_if import Line, line
+
+    data = line(600)
+    columns = {name: data[name].to_numpy() for name in ("x", "y")}
+    here = lrvb.infer(Line(), columns, certify=False)
+    lazy = {name: da.from_array(column, chunks=(250,)) for name, column in columns.items()}
+    there = lrvb.infer(Line(), lazy, certify=False)
+    what_if = here._what_if()
+    first = -what_if._moved(here._at(["a", "b"]), None)
+    assert_allclose(there.influence(["a", "b"]), first, rtol=1e-4, atol=1e-9)
+    for by in (None, np.arange(600) % 30):
+        ours, theirs = (p.sd(["a", "b"], method="robust", by=by) for p in (there, here))
+        assert_allclose(ours, theirs, rtol=1e-5)
+    elpd = [p.loo(draws=64).attrs["elpd_loo"] for p in (there, here)]
+    assert_allclose(*elpd, rtol=1e-6)
+    with pytest.raises(lrvb.InvalidModel, match="in parts elsewhere"):
+        there._what_if().left_out(np.arange(3))

@@ -52,7 +52,7 @@ def test_everything_is_written(table, tmp_path, capsys):
     pd.testing.assert_frame_equal(levels, model.ranef(), rtol=1e-6)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "1 dropped for missing values" in page
-    assert len(re.findall("<img", page)) == len(list(out.glob("*.png"))) == 4
+    assert len(re.findall("<img", page)) == len(list(out.glob("*.png"))) == 6
     assert not re.search(r"(src|href)=\"http", page)
     posterior = lrvb.load(out / "posterior.npz")
     assert posterior.local("1|g")["mean"].size == 12
@@ -95,7 +95,7 @@ def test_what_is_refused(table, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     good = "y ~ x + (1|g)"
     assert "does not exist" in refused(capsys, good, tmp_path / "none.csv")
-    assert "family='student' is not known" in refused(capsys, good, table, "--family", "student")
+    assert "family='normal' is not known" in refused(capsys, good, table, "--family", "normal")
     assert "factorization='full'" in refused(capsys, good, table, "--factorization", "full")
     assert "missing='skip'" in refused(capsys, good, table, "--missing", "skip")
     assert "no column 'k'" in refused(capsys, "y ~ x + (1|k)", table)

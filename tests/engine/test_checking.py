@@ -76,7 +76,26 @@ def test_without_log_p_a_square_of_a_mean_is_suspected():
             return -(m.mu.x**2) / 2 - 0.1 * m.mu.xx
 
     found = lrvb.check(Alone())
-    assert any("the mean of a square is m.mu.xx" in f.text for f in found.findings)
+    (warning,) = (f for f in found.findings if f.level == "warning")
+    assert "m.mu.x**2 seems to stand for m.mu.xx" in warning.text
+
+
+def test_without_log_p_a_term_is_the_mean_of_its_values_at_points():
+    """Of μ, and of τ that multiplies it; E exp z of a normal z is right, though its formula has z.x**2."""
+
+    class Counts(lrvb.Model):
+        global_blocks = {"mu": lrvb.Normal(), "tau": lrvb.Gamma()}
+        local_blocks = {"z": lrvb.Normal()}
+
+        def local_term(self, m, z, row):
+            spread = z.xx - 2 * z.x * m.mu.x + m.mu.x**2
+            rate = jnp.exp(z.x + (z.xx - z.x**2) / 2)
+            return (m.tau.log_x - m.tau.x * spread) / 2 + row.y * z.x - rate
+
+    found = lrvb.check(Counts(), {"y": np.arange(5.0)})
+    told = {f.about: f.text for f in found.findings if f.level == "warning" and "_term" in f.about}
+    assert list(told) == ["local_term, block 'mu'", "local_term, block 'tau'"]
+    assert "m.mu.x**2 seems to stand for m.mu.xx" in told["local_term, block 'mu'"]
 
 
 def test_what_cannot_be_stated_is_an_error_of_the_check():

@@ -31,7 +31,7 @@ class Crossed(lrvb.Model):
         return (m.tau.log_x - m.tau.x * square) / 2
 
 
-def test_a_wide_posterior_is_that_of_matrices(monkeypatch):
+def test_a_wide_posterior_is_that_of_matrices(monkeypatch, tmp_path):
     """Optimum, sds, mean-field sds and covariances; a block's name stands for all of it."""
     rng = np.random.default_rng(0)
     i, j = rng.integers(5, size=60), rng.integers(4, size=60)
@@ -54,6 +54,19 @@ def test_a_wide_posterior_is_that_of_matrices(monkeypatch):
     assert_allclose(ours.summary()["sd"], narrow.sd(), rtol=1e-7)
     with pytest.raises(lrvb.InvalidModel, match="no quantity 'c'"):
         ours.sd("c")
+    some = ours.narrow(["a[3]", "b[1]", "tau"])
+    chosen = ["a[3]", "b[1]", "tau", "log(tau)"]
+    assert some.names == chosen
+    assert_allclose(some.cov(), narrow.cov(chosen), rtol=1e-7, atol=1e-10)
+    few, all_of_them = some.summary().loc[chosen], narrow.summary().loc[chosen]
+    numbers = ["mean", "sd", "mfvb_sd", "lower", "upper"]
+    assert_allclose(few[numbers], all_of_them[numbers], rtol=1e-6, atol=1e-9)
+    draws = some.draws(4000, seed=0)
+    assert (draws["tau"] > 0).all()
+    corr = np.corrcoef(draws["a[3]"], draws["b[1]"])[0, 1]
+    assert corr == pytest.approx(narrow.corr(["a[3]", "b[1]"]).iloc[0, 1], abs=5 / np.sqrt(4000))
+    some.save(tmp_path / "some.npz")
+    assert_allclose(lrvb.load(tmp_path / "some.npz").cov(), some.cov())
     with pytest.raises(lrvb.InvalidModel, match="too many for matrices"):
         lrvb.linearize(ours.fit)
 

@@ -142,7 +142,7 @@ def infer(
     certificate = Certificate(
         estimate,
         found.values,
-        found.controls.weights,
+        found.weights,
         method="hmc",
         exact=True,
         k_hat=k_hat,

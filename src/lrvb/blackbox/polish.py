@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..numerics.hmc import Chains, ControlVariates, control_variates, hmc, no_controls, r_hat
+from ..numerics.hmc import MANY, Chains, average, hmc, r_hat, root_of
 from .kernel import Kernel, Values
 
 CHAINS = 64
@@ -17,19 +17,18 @@ AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
 LONGEST = 40  # leapfrog steps
 JITTER = 0.85  # of the steps of later rounds
-MANY = 8  # draws a dimension from which a covariance is estimated
-FAR = 7.0  # standard errors by which control variates may move a mean: beyond, density has an edge
 
 
 class Polished(NamedTuple):
     """Draws x (n, D) of the posterior and named values (n, q), chain within step, with their quality.
 
-    R̂, effective draws and Monte Carlo errors of mean and sd are of every value, (q,).
+    Weights (n,) are those of control variates; R̂, effective draws and Monte Carlo errors of mean and
+    sd are of every value, (q,).
     """
 
     x: np.ndarray
     values: np.ndarray
-    controls: ControlVariates
+    weights: np.ndarray
     r_hat: np.ndarray
     ess: np.ndarray
     mean_error: np.ndarray
@@ -97,48 +96,27 @@ def _starts(
 
 def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
     x = np.concatenate([chains.x for chains, _ in kept])
-    steps, chains, D = x.shape
-    x = x.reshape(-1, D)
-    gradient = np.concatenate([c.gradient for c, _ in kept]).reshape(-1, D)
+    gradient = np.concatenate([chains.gradient for chains, _ in kept])
     g = np.concatenate([values for _, values in kept])
-    mean, sd = x.mean(axis=0), x.std(axis=0)
-    full = len(x) >= MANY * D
-    root = _root(x) if full else np.diag(np.where(sd > 0, sd, 1.0))
-    y = np.linalg.solve(root, (x - mean).T).T if full else (x - mean) / np.diag(root)
-    controls = control_variates(y, gradient @ root)
-    by_chain = (steps, chains, -1)
-    averages = (g - g.mean(axis=0)).reshape(by_chain).mean(axis=0)
-    plain = averages.var(axis=0, ddof=1) / chains
-    moved = controls.weights @ g - g.mean(axis=0)
-    sound = bool((moved**2 <= FAR**2 * plain + 1e-18 * g.var(axis=0)).all())
-    if not sound:
-        controls = no_controls(len(g))
-    center = controls.weights @ g
-    squares = (g - center) ** 2
-    sd = np.sqrt(np.maximum(controls.weights @ squares, 1e-300))
-    errors = [
-        controls.residual(F).reshape(by_chain).mean(axis=0).std(axis=0, ddof=1) / np.sqrt(chains)
-        for F in (g, squares / (2 * sd))
-    ]
+    steps, chains, D = x.shape
+    found = average(x, gradient, g)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ess = np.where(plain > 0, g.var(axis=0) / plain, float(len(g)))
+        ess = np.where(found.plain_error > 0, g.var(axis=0) / found.plain_error**2, float(len(g)))
     return Polished(
-        x, g, controls, r_hat(g.reshape(by_chain)), ess, errors[0], errors[1], rounds, sound
+        x.reshape(-1, D),
+        g,
+        found.weights,
+        r_hat(g.reshape(steps, chains, -1)),
+        ess,
+        found.mean_error,
+        found.sd_error,
+        rounds,
+        found.sound,
     )
 
 
 def _whitened(x: np.ndarray, root: np.ndarray) -> np.ndarray:
     """A root of the draws' covariance; of few draws in many dimensions their sds alone are taken over."""
     if len(x) >= MANY * x.shape[1]:
-        return _root(x)
+        return root_of(x)
     return root * (x.std(axis=0) / np.sqrt((root**2).sum(axis=1)))[:, None]
-
-
-def _root(x: np.ndarray) -> np.ndarray:
-    """Cholesky's root of the draws' covariance, shrunk a little to its diagonal where draws are few."""
-    n, D = x.shape
-    S = np.cov(x.T).reshape(D, D)
-    sd = np.sqrt(np.maximum(np.diag(S), 1e-300))
-    C = S / np.outer(sd, sd)
-    share = min(0.5, D / n) + 1e-9
-    return sd[:, None] * np.linalg.cholesky((1 - share) * C + share * np.eye(D))

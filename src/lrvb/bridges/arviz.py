@@ -44,6 +44,16 @@ def draws_to_arviz(draws: dict[str, np.ndarray]) -> Any:
     return _wrapped(xr.DataTree.from_dict({"/posterior": _posterior(draws, "certified")}))
 
 
+def groups_to_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
+    """Datasets by the names of ArviZ's groups, with variables that a DataTree takes."""
+    tree = {}
+    for group, dataset in groups.items():
+        content = {str(name): name for name in dataset.data_vars}
+        allowed = _allowed(content, set(map(str, dataset.dims)))
+        tree[f"/{group}"] = dataset.rename({old: new for new, old in allowed.items() if old != new})
+    return _wrapped(xr.DataTree.from_dict(tree))
+
+
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
     how = "Gaussian copula" if posterior.weighted is None else "importance sampling"

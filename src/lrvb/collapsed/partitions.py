@@ -154,7 +154,7 @@ def _mark(rows: Rows | None) -> int:
     return mark
 
 
-def _require_unchanged(marks: tuple[int, ...], number: int, rows: Rows | None) -> None:
+def require_unchanged(marks: tuple[int, ...], number: int, rows: Rows | None) -> None:
     """Every pass reads the same rows: a sum over others belongs to no data at all."""
     if number >= len(marks) or _mark(rows) != marks[number]:
         found = f"{rows.n if rows is not None else 0} rows"
@@ -279,7 +279,7 @@ def _evaluate(
     rows: Rows | None,
 ) -> CollapsedSums | None:
     """The sums over one part."""
-    _require_unchanged(marks, number, rows)
+    require_unchanged(marks, number, rows)
     if rows is None:
         return None
     return inner.bind(replace(problem, rows=rows), chunk_size).evaluate(m, order)
@@ -297,7 +297,7 @@ def _respond(
     rows: Rows | None,
 ) -> list[LocalResponse]:
     """The local variables of one part, or of those of its rows that are asked for."""
-    _require_unchanged(marks, number, rows)
+    require_unchanged(marks, number, rows)
     if rows is None:
         return []
     inside, start = None, starts[number]
@@ -319,7 +319,7 @@ def _density(
     rows: Rows | None,
 ) -> Densities | None:
     """The collapsed values of one part."""
-    _require_unchanged(marks, number, rows)
+    require_unchanged(marks, number, rows)
     if rows is None:
         return None
     return inner.bind(replace(problem, rows=rows), chunk_size).density(points, gradient)
@@ -336,7 +336,7 @@ def _asked(
     rows: Rows | None,
 ) -> Any:
     """The answer of one part to a question with a sum over rows for an answer."""
-    _require_unchanged(marks, number, rows)
+    require_unchanged(marks, number, rows)
     if rows is None:
         return None
     return getattr(inner.bind(replace(problem, rows=rows), chunk_size), question)(*args)

@@ -19,7 +19,7 @@ from ..families import Normal, Tilted
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
-from ..statement.expectation import EXACT, expected, planned
+from ..statement.expectation import DRAWS, EXACT, expected, planned
 from ..statement.meanfield import MeanField
 from ..statement.model import derived, overrides
 from ..statement.parameters import invalid_parts
@@ -29,6 +29,7 @@ from .objective import Objective
 
 SAME = 1e-6  # of the largest coefficient: terms and log p are the same formula, computed twice
 POINTS = 2
+WIDEST = 200  # moments of a term that is compared with itself
 OFFSET = 1e4  # a mean of so many sds costs eight of sixteen digits once it is squared
 
 
@@ -67,7 +68,9 @@ def check(model: Any, data: Any = None) -> Check:
     """Check a model's statement against its own log p, and against what usually goes wrong.
 
     Where `log_prior` or `log_row` stand beside `global_term` or `local_term`, their gradients in the
-    moments must agree, and a moment that does not is named. Nothing is fitted.
+    moments must agree, and a moment that does not is named. Without them a term is compared with the mean
+    under q of its own values at points, which finds a square of a mean, not a
+    missing normaliser. Nothing is fitted.
     """
     name = type(model).__name__
     try:
@@ -90,8 +93,7 @@ def _terms(problem: Problem) -> Iterator[Finding]:
     ):
         if getattr(model, log_p) is None:
             if overrides(model, term):
-                yield Finding("note", term, f"there is no {log_p} to compare it with")
-                yield from _suspicions(problem, term, field_)
+                yield from _against_itself(problem, term, log_p, field_)
             continue
         rests = _rests(problem, term)
         plan = planned(getattr(structure, log_p), field_.blocks, rests, f"{log_p} of the model")
@@ -121,14 +123,25 @@ def _by_hand(problem: Problem, term: str, rest: Any, flat: Any) -> Any:
 
 
 def _compared(
-    problem: Problem, term: str, log_p: str, q: MeanField, plan: Any, rests: list[Any]
+    problem: Problem,
+    term: str,
+    log_p: str,
+    q: MeanField,
+    plan: Any,
+    rests: list[Any],
+    implied: Any = None,
 ) -> Iterator[Finding]:
-    """Where a term's gradient in the moments is not that of the expectation of log p."""
-    structure = problem.structure
+    """Where a term's gradient in the moments is not that of the expectation of log p.
+
+    Against what the term itself implies, `implied`, a difference is a warning: a bound is no expectation.
+    """
+    raw = implied or getattr(problem.structure, log_p)
+    what = f"{term} at points" if implied else log_p
+    level = "warning" if implied else "error"
 
     def gradients(rest: Any, flat: Any) -> Any:
         def of_log_p(flat: Any) -> Any:
-            return expected(getattr(structure, log_p)(rest), q.blocks, q.moments(flat), plan)
+            return expected(raw(rest), q.blocks, q.moments(flat), plan)
 
         hand = functools.partial(_by_hand, problem, term, rest)
         return jax.grad(hand)(flat), jax.grad(of_log_p)(flat)
@@ -146,11 +159,9 @@ def _compared(
                 if block in told or np.abs(gap[here]).max() <= SAME * scale:
                     continue
                 told.add(block)
-                text = _diagnosis(
-                    problem, term, log_p, block, family, hand[here], true[here], flat[here]
-                )
-                yield Finding("error", f"{term}, block '{block}'", text)
-    if not told:
+                text = _diagnosis(problem, what, block, family, hand[here], true[here], flat[here])
+                yield Finding(level, f"{term}, block '{block}'", text)
+    if not told and not implied:
         yield Finding("note", term, f"agrees with {log_p} in every moment")
 
 
@@ -167,8 +178,7 @@ def _moments(q: MeanField, rng: np.random.Generator) -> np.ndarray:
 
 def _diagnosis(
     problem: Problem,
-    term: str,
-    log_p: str,
+    what: str,
     block: str,
     family: Any,
     hand: np.ndarray,
@@ -181,21 +191,21 @@ def _diagnosis(
     labels = [f"{prefix}.{name}" for name, slot in zip(family.Stats._fields, family.slots, strict=True)
               for _ in range(slot.size)] * family.copies  # fmt: skip
     worst = int(np.argmax(np.abs(gap)))
-    said = f"its derivative in {labels[worst]} is {hand[worst]:.4g}, and that of E[{log_p}] {true[worst]:.4g}"
-    if "xx" in family.Stats._fields:
-        second = np.array([label.endswith(".xx") for label in labels])
-        first = np.array([label.endswith(".x") for label in labels])
-        missing = np.abs(hand[second]).max() < SAME * (1 + np.abs(true[second]).max())
-        if missing and np.abs(gap[first]).max() > 0:
-            return (
-                said
-                + f"; {prefix}.x**2 seems to stand for {prefix}.xx, which is the mean of the square"
-            )
+    said = f"its derivative in {labels[worst]} is {hand[worst]:.4g}, and that of E[{what}] {true[worst]:.4g}"
     eta = _natural(family, m)
     if eta is not None:
         for times, words in ((1.0, "is in the term"), (-1.0, "is subtracted in the term")):
             if np.allclose(gap, -times * eta, rtol=1e-4, atol=1e-6):
                 return said + f"; the entropy of q({block}) {words}, but it is added for you"
+    if "xx" in family.Stats._fields:
+        second = np.array([label.endswith(".xx") for label in labels])
+        first = np.array([label.endswith(".x") for label in labels])
+        off = SAME * (1 + np.abs(true).max())
+        if np.abs(gap[second]).max() > off and np.abs(gap[first]).max() > off:
+            return (
+                said
+                + f"; {prefix}.x**2 seems to stand for {prefix}.xx, which is the mean of the square"
+            )
     logs = np.array([".log" in label for label in labels])
     if logs.any() and np.abs(gap[~logs]).max(initial=0.0) <= SAME * (1 + np.abs(true).max()):
         return said + "; a normaliser, such as ½ log τ, seems to be missing or doubled"
@@ -212,35 +222,50 @@ def _natural(family: Any, m: np.ndarray) -> np.ndarray | None:
     return np.concatenate([np.asarray(e) for e in eta])
 
 
-def _suspicions(problem: Problem, term: str, q: MeanField) -> Iterator[Finding]:
-    """Without log p: a second derivative in x itself, of a block that has xx, is seldom meant."""
-    if problem.model.features is not None and term == "local_term":
-        return
-    rest = _rests(problem, term)[0]
+def _against_itself(problem: Problem, term: str, log_p: str, q: MeanField) -> Iterator[Finding]:
+    """Without log p: at T(θ) a term says log p of θ, and at moments it must be the mean of that under q.
 
-    def curvature(rest: Any, flat: Any) -> Any:
-        hand = functools.partial(_by_hand, problem, term, rest)
-        ones = jnp.ones_like(flat)
-        return jax.jvp(jax.grad(hand), (flat,), (ones,))[1], jnp.diagonal(jax.hessian(hand)(flat))
-
-    if q.size > 200:
+    z.x**2 for z.xx shows, since at a point they are the same; a forgotten normaliser does not.
+    """
+    if q.size > WIDEST:
+        yield Finding("note", term, f"there is no {log_p} to compare it with")
         return
-    rng = np.random.default_rng(6)
-    program = Program(curvature)
-    first, second = (np.asarray(program(rest, _moments(q, rng))[1]) for _ in range(2))
-    for block, family in q.blocks.items():
-        if "xx" not in family.Stats._fields:
-            continue
-        at = np.arange(q.slices[block].start, q.slices[block].stop).reshape(family.copies, -1)
-        own = at[:, : family.slots[0].size].ravel()
-        bent = np.abs(first[own]) > SAME
-        if bent.any() and np.allclose(first[own], second[own], rtol=1e-6, atol=1e-9):
-            prefix = ("z" if block in problem.local.blocks else "m") + f".{block}"
-            text = (
-                f"it is quadratic in {prefix}.x; the mean of a square is {prefix}.xx. State {term} as log p "
-                "to be sure"
-            )
-            yield Finding("warning", f"{term}, block '{block}'", text)
+
+    def implied(rest: Any) -> Any:
+        def at(values: Any) -> Any:
+            parts = [_statistics(f, values[name]) for name, f in q.blocks.items()]
+            return _by_hand(problem, term, rest, jnp.concatenate(parts))
+
+        return at
+
+    rests = _rests(problem, term)
+    try:
+        plan = planned(implied, q.blocks, rests, f"{term} at single points")
+    except LrvbError:
+        text = f"it has no value where every variance is zero, so that only {log_p} could be compared with it"
+        yield Finding("note", term, text)
+        return
+    except (
+        jax.errors.TracerArrayConversionError
+    ):  # statistics of a family of the user's own, in NumPy
+        yield Finding("note", term, f"there is no {log_p} to compare it with")
+        return
+    if any(rule == DRAWS for rules in plan for rule in rules.values()):
+        yield Finding("note", term, f"there is no {log_p} to compare it with")
+        return
+    found = list(_compared(problem, term, log_p, q, plan, rests, implied))
+    said = f"without {log_p}, a normaliser that is missing would not show"
+    if found:
+        yield from found
+    else:
+        yield Finding("note", term, f"it is the mean under q of its values at points; {said}")
+
+
+def _statistics(family: Any, value: Any) -> Any:
+    """Flat T(θ) of every copy of a block."""
+    base = Normal() if isinstance(family, Tilted) else family.single()
+    copies: Any = jnp.reshape(value, (family.copies, *jnp.shape(value)[len(family.batch) :]))
+    return jnp.ravel(base.flatten(base.statistics(copies)))
 
 
 # ---- the rest ---------------------------------------------------------------------------------

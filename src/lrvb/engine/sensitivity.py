@@ -11,12 +11,14 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..collapsed.autodiff import row_density_program, row_sum_program, score_program
 from ..collapsed.chunks import chunk_length, chunks, point_chunks
+from ..collapsed.partitions import PartitionedSum, require_unchanged
+from ..data.tables import Rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
@@ -30,8 +32,10 @@ from .response import Response
 
 #: The relative change of a number by which differences are taken: their error is its square.
 STEP = 1e-4
+SMALL = 1e-2  # of that, where the difference is taken on one side
 
 Numbers = Mapping[str, np.ndarray]
+T = TypeVar("T")
 
 
 @in_double
@@ -55,24 +59,35 @@ def number_score(fit: Fit, direction: Numbers) -> np.ndarray:
 
 
 @in_double
-def covariance_change(response: Response, direction: Numbers, dm: np.ndarray) -> np.ndarray:
-    """dΣ̂/dε (a, a) along `direction`, m following by dm = dm*/dε: a central difference."""
+def covariance_here(response: Response) -> np.ndarray:
+    """Σ̂ (a, a) at the optimum, as `covariance_change` has it elsewhere: one curvature."""
+    return _covariance(response.fit, response.fit.eta)
+
+
+@in_double
+def covariance_change(
+    response: Response, direction: Numbers, dm: np.ndarray, here: np.ndarray
+) -> np.ndarray:
+    """dΣ̂/dε (a, a) along `direction`, m following by dm = dm*/dε: one curvature beside that `here`.
+
+    The step is a millionth of an sd, and the error of a difference on one side as small.
+    """
     fit = response.fit
     deta = np.linalg.solve(response.C.T, np.linalg.solve(response.C, dm))  # V⁻¹dm
     moved = {k: np.asarray(d, dtype=np.float64) for k, d in direction.items() if np.any(d)}
     sds = float(np.sqrt(deta @ response.Sigma @ deta))
-    h = min(_step(fit.problem.traced, moved), STEP / sds if sds > 0 else np.inf)
-    ends = []
-    for step in (h, -h):
-        objective = _objective(_with_numbers(fit, moved, step))
-        point = objective.at(fit.eta + step * deta)
-        if not np.isfinite(point.elbo) or point.H is None:
-            raise InvalidModel(
-                "A hyperparameter cannot be moved by a ten-thousandth of its value: the fit lies at "
-                "the edge of its domain."
-            )
-        ends.append(np.asarray(linear_response(point.C, point.H)))
-    return (ends[0] - ends[1]) / (2 * h)
+    h = SMALL * min(_step(fit.problem.traced, moved), STEP / sds if sds > 0 else np.inf)
+    return (_covariance(_with_numbers(fit, moved, h), fit.eta + h * deta) - here) / h
+
+
+def _covariance(fit: Fit, eta: np.ndarray) -> np.ndarray:
+    point = _objective(fit).at(eta)
+    if not np.isfinite(point.elbo) or point.H is None:
+        raise InvalidModel(
+            "A hyperparameter cannot be moved by a millionth of its value: the fit lies at the edge of "
+            "its domain."
+        )
+    return np.asarray(linear_response(point.C, point.H))
 
 
 @in_double
@@ -99,6 +114,30 @@ def _refit(changed: Fit) -> Fit:
             chunk_size=changed.chunk_size,
             local_sum=_strategy(changed),
         )
+
+
+def map_parts(fit: Fit, function: Callable[[Fit], T]) -> Iterator[T]:
+    """function of the fit with the rows of each part alone, in memory, computed where the part is."""
+    if fit.problem.total is None:
+        yield function(fit)
+        return
+    over = fit.local_sum
+    assert isinstance(over, PartitionedSum)
+    bare = replace(fit.problem, rows=None, total=None, data=None)
+    alone = replace(fit, problem=bare, local_sum=over.inner)
+    visit = functools.partial(_of_part, over.marks, alone, function)
+    for found in over.parts.map(visit):
+        if found is not None:
+            yield found
+
+
+def _of_part(
+    marks: tuple[int, ...], fit: Fit, function: Callable[[Fit], T], number: int, rows: Rows | None
+) -> T | None:
+    require_unchanged(marks, number, rows)
+    if rows is None:
+        return None
+    return function(replace(fit, problem=replace(fit.problem, rows=rows)))
 
 
 @in_double
@@ -149,8 +188,8 @@ def require_rows(fit: Fit) -> Any:
         raise InvalidModel("This model has no rows, so that none can be left out.")
     if fit.problem.total is not None:
         raise InvalidModel(
-            "The rows of this fit are in parts elsewhere; their influence is computed for rows in "
-            "memory only. Fit a part of them, or prior_sensitivity, which needs no rows."
+            "The rows of this fit are in parts elsewhere; fits without some of them need rows in memory. "
+            "Fit a part of them, or ask for influence, robust sds and loo, which visit the parts."
         )
     return rows
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..numerics.functions import module_of
 from ..numerics.lazy import jnp
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
@@ -65,7 +66,7 @@ class Beta(Family):
 
     def statistics(self, x: np.ndarray) -> BetaStats:
         """(log π, log(1 − π))."""
-        return BetaStats(np.log(x), np.log1p(-x))
+        return BetaStats(module_of(x).log(x), module_of(x).log1p(-x))
 
     def sample(self, eta: BetaStats, rng: np.random.Generator, n: int) -> np.ndarray:
         """Beta draws, shape (n,)."""

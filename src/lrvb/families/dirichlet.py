@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..numerics.functions import module_of
 from ..numerics.lazy import jnp
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
@@ -69,7 +70,7 @@ class Dirichlet(Family):
 
     def statistics(self, x: np.ndarray) -> DirichletStats:
         """log π."""
-        return DirichletStats(np.log(x))
+        return DirichletStats(module_of(x).log(x))
 
     def sample(self, eta: DirichletStats, rng: np.random.Generator, n: int) -> np.ndarray:
         """Dirichlet draws, shape (n, K)."""

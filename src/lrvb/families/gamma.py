@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..numerics.functions import module_of
 from ..numerics.lazy import jnp
 from ..numerics.packing import Slot
 from ..numerics.scores import log_gamma_at
@@ -70,7 +71,7 @@ class Gamma(Family):
 
     def statistics(self, x: np.ndarray) -> GammaStats:
         """(τ, log τ)."""
-        return GammaStats(x, np.log(x))
+        return GammaStats(x, module_of(x).log(x))
 
     def sample(self, eta: GammaStats, rng: np.random.Generator, n: int) -> np.ndarray:
         """Gamma draws, shape (n,)."""

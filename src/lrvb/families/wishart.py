@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..numerics.functions import module_of
 from ..numerics.lazy import jnp, linalg
 from ..numerics.packing import Slot, congruence, pack_symmetric, packed_index, symmetric_root
 from ..numerics.scores import log_gamma_at
@@ -100,7 +101,7 @@ class Wishart(Family):
 
     def statistics(self, x: np.ndarray) -> WishartStats:
         """(Λ, log|Λ|)."""
-        return WishartStats(x, np.linalg.slogdet(x)[1])
+        return WishartStats(x, module_of(x).linalg.slogdet(x)[1])
 
     def sample(self, eta: WishartStats, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws by Bartlett's decomposition, shape (n, P, P)."""

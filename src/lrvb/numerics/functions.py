@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from .lazy import jax, jnp
+
 
 class Functions:
     """Names looked up in one module after another: `xp.exp`, `xp.logaddexp`, `xp.gammaln`."""
@@ -24,3 +26,8 @@ class Functions:
 
 #: NumPy and SciPy's special functions; `special.JAX` has the same names for traced values.
 NUMPY = Functions(np, scipy.special)
+
+
+def module_of(x: Any) -> Any:
+    """`jax.numpy` for a traced value, NumPy for anything else."""
+    return jnp if not isinstance(x, np.ndarray | float) and isinstance(x, jax.Array) else np

@@ -15,6 +15,8 @@ ValueAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _ACCEPTANCE = 0.8
 _LONGEST = 24  # leapfrog steps of one path
+MANY = 8  # draws a dimension from which a covariance is estimated
+FAR = 7.0  # standard errors by which control variates may move a mean: beyond, density has an edge
 
 
 class Chains(NamedTuple):
@@ -135,6 +137,59 @@ def control_variates(y: np.ndarray, gradient: np.ndarray) -> ControlVariates:
     first = np.linalg.solve(R.T, np.eye(len(R))[:, 0])
     weights = Q @ first
     return ControlVariates(weights / weights.sum(), Q)
+
+
+class Averages(NamedTuple):
+    """Of quantities (q,) over chains: weights of the draws (n,), errors of means and sds, plain errors.
+
+    `sound` tells whether control variates move no mean by more than `FAR` plain errors; otherwise the
+    weights are equal: their functions have mean zero only where the density has no edge.
+    """
+
+    weights: np.ndarray
+    mean_error: np.ndarray
+    sd_error: np.ndarray
+    plain_error: np.ndarray
+    sound: bool
+
+
+def average(x: np.ndarray, gradient: np.ndarray, g: np.ndarray) -> Averages:
+    """Averages of g (n, q) over draws x (steps, chains, d) with gradients of log p, chain within step.
+
+    Errors come from the spread of the chains' averages, of what control variates leave of g.
+    """
+    steps, chains, d = x.shape
+    x, gradient, by_chain = x.reshape(-1, d), gradient.reshape(-1, d), (steps, chains, -1)
+    mean, sd = x.mean(axis=0), x.std(axis=0)
+    full = len(x) >= MANY * d
+    root = root_of(x) if full else np.diag(np.where(sd > 0, sd, 1.0))
+    y = np.linalg.solve(root, (x - mean).T).T if full else (x - mean) / np.diag(root)
+    controls = control_variates(y, gradient @ root)
+    own = g.mean(axis=0)
+    plain = (g - own).reshape(by_chain).mean(axis=0).var(axis=0, ddof=1) / chains
+    moved = controls.weights @ g - own
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = controls.weights @ (g - own - moved) ** 2
+    sound = bool((moved**2 <= FAR**2 * plain + 1e-18 * g.var(axis=0)).all())
+    if not sound or not (spread[g.var(axis=0) > 0] > 0).all():
+        controls = no_controls(len(g))
+    squares = (g - controls.weights @ g) ** 2
+    sd = np.sqrt(np.maximum(controls.weights @ squares, 1e-300))
+    errors = [
+        controls.residual(F).reshape(by_chain).mean(axis=0).std(axis=0, ddof=1) / np.sqrt(chains)
+        for F in (g, squares / (2 * sd))
+    ]
+    return Averages(controls.weights, errors[0], errors[1], np.sqrt(plain), sound)
+
+
+def root_of(x: np.ndarray) -> np.ndarray:
+    """Cholesky's root of the draws' covariance, shrunk a little to its diagonal where draws are few."""
+    n, d = x.shape
+    S = np.cov(x.T).reshape(d, d)
+    sd = np.sqrt(np.maximum(np.diag(S), 1e-300))
+    share = min(0.5, d / n) + 1e-9
+    correlation = (1 - share) * S / np.outer(sd, sd) + share * np.eye(d)
+    return sd[:, None] * np.linalg.cholesky(correlation)
 
 
 def r_hat(values: np.ndarray) -> np.ndarray:

@@ -14,12 +14,11 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
 from ..numerics.lazy import jax
-from ..numerics.pareto import fit as fit_pareto
-from ..numerics.pareto import smooth
 from .blocks import FamilyBlock, RealBlock
 from .estimate import Estimate
 from .intervals import check_probability
 from .polish import Polish
+from .tails import product_index, tail_index
 from .verdicts import REPAIRED, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
@@ -34,8 +33,10 @@ class Certificate:
     `k_hat` judges the weights and `ess` counts the effective draws. `log_evidence` is log p(x) with its
     Monte Carlo error. `chains` is the number of HMC chains, 0 for weights; `others` the share of the
     evidence of a mode that the draws have not seen, `relabelled` whether symmetric copies were seen.
-    `polish` is there where HMC had control variates: then the weights are theirs, some may be negative,
-    and tables show these numbers.
+    `looked` is whether other modes were looked for at all. Averages of chains lean on control variates:
+    `errors` (2, q) are then the Monte Carlo errors of means and sds, and some weights may be negative.
+    `far` (q,) are tail indices of the density itself beyond the draws.
+    `polish` is there where HMC is the answer itself, and tables show its numbers.
     """
 
     estimate: Estimate
@@ -51,6 +52,9 @@ class Certificate:
     others: float = 0.0
     relabelled: bool = False
     polish: Polish | None = None
+    looked: bool = True
+    errors: np.ndarray | None = field(default=None, repr=False)
+    far: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -75,30 +79,9 @@ class Certificate:
         response's sd over the certified, `mcse` the Monte Carlo error of the mean. Where the sd is not
         finite it is not a number.
         """
-        import pandas as pd
-
         check_probability("prob", prob)
         found = self._compared
-        ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
-        lower, upper = np.array([_quantiles(v, self.weights, ends) for v in self._values.T]).T
-        verdicts = self.verdicts
-        finite = self._finite
-        result = pd.DataFrame(
-            {
-                "mean": found.mean,
-                "sd": np.where(finite, found.sd, np.nan),
-                "lower": lower,
-                "upper": upper,
-                "lrvb_mean": found.lrvb_mean,
-                "lrvb_sd": found.lrvb_sd,
-                "shift": found.shift,
-                "ratio": np.where(finite, found.ratio, np.nan),
-                "mcse": found.mean_error,
-                "verdict": [v for v, _ in verdicts],
-                "why": [w for _, w in verdicts],
-            },
-            index=pd.Index(self.names),
-        )
+        result = self._table(self._values, found, self.verdicts, self.names, prob)
         if self.polish is not None:
             columns = {"gap": self.polish.gap(found), "r_hat": self.polish.r_hat}
             for name, column in {**columns, "ess": self.polish.ess}.items():
@@ -112,7 +95,7 @@ class Certificate:
         """Verdict and reason of every named quantity."""
         if self.polish is not None:
             return self.polish.judge(self._compared, self.others)
-        draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others)
+        draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, self._compared)
 
     @cached_property
@@ -120,6 +103,18 @@ class Certificate:
         """Quantities that are neither trusted nor repaired, were the density exact."""
         draws = Draws(self.method, True, self.k_hat, self.ess)
         return sum(verdict not in (TRUST, REPAIRED) for verdict, _ in judge(draws, self._compared))
+
+    @property
+    def tail_index(self) -> pd.Series:
+        """Index of every named quantity's heavier tail: from ½ on no sd is finite, from 1 on no mean."""
+        import pandas as pd
+
+        return pd.Series(self._compared.tail, index=self.names, name="tail_index")
+
+    @property
+    def heavy(self) -> np.ndarray:
+        """Which named quantities have no finite sd for all that the draws can say."""
+        return self._compared.tail > TAIL
 
     @property
     def r_hat(self) -> pd.Series | None:
@@ -147,20 +142,19 @@ class Certificate:
 
     @in_double
     def of(self, f: Callable[[Any], Any], prob: float = 0.94) -> pd.DataFrame:
-        """`mean, sd, lower, upper` of any function of the global variables, written with their moments.
+        """Any function of the global variables, written with their moments, as a row of `summary`.
 
         At the moments of a single point, f(m) is the function itself: `lambda m: m.beta.x / m.tau.x`.
+        Linear response's answer beside it is f of the means with sd √(∇fᵀΣ̂∇f).
         """
-        import pandas as pd
-
         check_probability("prob", prob)
-        at = jax.vmap(lambda T: jax.numpy.ravel(f(self.estimate.moments(T))))
-        values = np.asarray(at(self.statistics))
-        mean = self.weights @ values
-        sd = np.sqrt(self.weights @ (values - mean) ** 2)
-        ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
-        lower, upper = np.array([_quantiles(v, self.weights, ends) for v in values.T]).T
-        return pd.DataFrame({"mean": mean, "sd": sd, "lower": lower, "upper": upper})
+        flat = self.estimate.flat(f)
+        values = np.asarray(jax.vmap(flat)(self.statistics))
+        lrvb_mean = np.asarray(flat(self.estimate.m))
+        lrvb_sd = np.sqrt(np.diag(np.atleast_2d(self.estimate.of(lambda m: jax.numpy.ravel(f(m))))))
+        found = self._compare(values, lrvb_mean, lrvb_sd)
+        draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
+        return self._table(values, found, judge(draws, found), range(len(lrvb_mean)), prob)
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n draws of every global block, resampled by their weights, shape (n, *batch, *shape)."""
@@ -203,11 +197,8 @@ class Certificate:
     @property
     def _shares(self) -> np.ndarray:
         """Weights in whose proportion draws may be drawn again: of chains, equal ones."""
-        return (
-            self.weights
-            if self.polish is None
-            else np.full(len(self.weights), 1 / len(self.weights))
-        )
+        n = len(self.weights)
+        return np.full(n, 1 / n) if self.chains or self.polish is not None else self.weights
 
     @cached_property
     def _values(self) -> np.ndarray:
@@ -216,42 +207,72 @@ class Certificate:
     @cached_property
     def _compared(self) -> Compared:
         at = list(self.estimate.index.values())
-        mean, sd = self.mean[at], np.sqrt(np.diag(self.cov)[at])
-        mean_error, sd_error, spread = self._errors(mean, sd)
-        return Compared(
-            mean,
-            sd,
-            self.estimate.m[at],
-            np.sqrt(np.diag(self.estimate.Sigma)[at]),
-            mean_error,
-            sd_error,
-            np.array([_tail_index(v, self._shares) for v in self._values.T]),
-            spread,
-        )
+        sd = np.sqrt(np.diag(self.estimate.Sigma)[at])
+        found = self._compare(self._values, self.estimate.m[at], sd)
+        if self.polish is not None:
+            mean_error, sd_error = self.polish.mean_error, self.polish.sd_error
+            found = found._replace(
+                mean_error=mean_error, sd_error=sd_error, quality=self.polish.r_hat
+            )
+        elif self.errors is not None:
+            found = found._replace(mean_error=self.errors[0], sd_error=self.errors[1])
+        if self.far is not None:
+            tail = np.maximum(found.tail, self.far)
+            found = found._replace(tail=tail, heavy=self.far > TAIL)
+        return found
 
-    @property
-    def _finite(self) -> np.ndarray:
-        return self._compared.tail <= TAIL
-
-    def _errors(
-        self, mean: np.ndarray, sd: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Standard errors of means and sds, and `Compared.quality`.
+    def _compare(self, values: np.ndarray, lrvb_mean: np.ndarray, lrvb_sd: np.ndarray) -> Compared:
+        """Averages over the draws of values (n, q) beside linear response's.
 
         Errors of chains come from the spread of their averages.
         """
-        if self.polish is not None:
-            return self.polish.mean_error, self.polish.sd_error, self.polish.r_hat
-        centered = self._values - mean
+        mean = self.weights @ values
+        centered = values - mean
+        sd = np.sqrt(self.weights @ centered**2)
         half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
-        if not self.chains:
+        if self.chains:
+            shape = (-1, self.chains, len(mean))
+            averages = [part.reshape(shape).mean(axis=0) for part in (centered, half)]
+            errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
+            quality = r_hat(values.reshape(shape))
+        else:
             square = self.weights**2
-            quality = np.array([_product_index(self.weights, d**2) for d in centered.T])
-            return np.sqrt(square @ centered**2), np.sqrt(square @ half**2), quality
-        shape = (-1, self.chains, len(mean))
-        averages = [part.reshape(shape).mean(axis=0) for part in (centered, half)]
-        errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
-        return errors[0], errors[1], r_hat(self._values.reshape(shape))
+            errors = [np.sqrt(square @ part**2) for part in (centered, half)]
+            quality = np.array([product_index(self.weights, d**2) for d in centered.T])
+        tail = np.array([tail_index(v, self._shares) for v in values.T])
+        light = np.zeros(len(mean), dtype=bool)
+        ours = (errors[0], errors[1], tail, quality, light)
+        return Compared(mean, sd, lrvb_mean, lrvb_sd, *ours)
+
+    def _table(
+        self,
+        values: np.ndarray,
+        found: Compared,
+        verdicts: list[tuple[str, str]],
+        names: Any,
+        prob: float,
+    ) -> pd.DataFrame:
+        import pandas as pd
+
+        ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
+        lower, upper = np.array([_quantiles(v, self.weights, ends) for v in values.T]).T
+        finite = found.tail <= TAIL
+        return pd.DataFrame(
+            {
+                "mean": found.mean,
+                "sd": np.where(finite, found.sd, np.nan),
+                "lower": lower,
+                "upper": upper,
+                "lrvb_mean": found.lrvb_mean,
+                "lrvb_sd": found.lrvb_sd,
+                "shift": found.shift,
+                "ratio": np.where(finite, found.ratio, np.nan),
+                "mcse": found.mean_error,
+                "verdict": [v for v, _ in verdicts],
+                "why": [w for _, w in verdicts],
+            },
+            index=pd.Index(names),
+        )
 
 
 def require_whole(name: str, value: Any, least: int) -> None:
@@ -266,30 +287,3 @@ def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.nda
     order = np.argsort(values)
     w = weights[order]
     return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
-
-
-def _product_index(weights: np.ndarray, values: np.ndarray) -> float:
-    """k̂ of the products of weights and values, −∞ where all values are zero."""
-    product = weights * values
-    positive = product[product > 0]
-    return smooth(np.log(positive))[1] if len(positive) > 1 else -np.inf
-
-
-def _tail_index(values: np.ndarray, weights: np.ndarray) -> float:
-    """Index of the heavier tail of weighted draws, of a generalised Pareto beyond their outer quantiles.
-
-    From the 1 % to 20 % of an equally weighted resample, as many as 3√n; −1 without a spread.
-    """
-    n = int(np.clip(1 / (weights**2).sum(), 50, 4000))
-    edges = np.cumsum(weights[order := np.argsort(values)])
-    picked = np.minimum(
-        np.searchsorted(edges, (np.arange(n) + 0.5) / n * edges[-1]), len(edges) - 1
-    )
-    x = values[order][picked]
-    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
-    found = -1.0
-    for tail in (x[-size:] - x[-size - 1], x[size] - x[:size][::-1]):
-        tail = np.unique(tail[tail > 0])
-        if len(tail) >= 20 and tail[0] < tail[-1]:
-            found = max(found, float(fit_pareto(tail)[0]))
-    return found

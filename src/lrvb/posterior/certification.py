@@ -9,7 +9,7 @@ from __future__ import annotations
 import numbers
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,24 +19,24 @@ from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Budget, Refit, Weighted, integrate
 from ..integrated.proposals import Proposal, SplitT, fit_blocks
 from ..numerics.double import in_double
-from ..numerics.hmc import hmc, r_hat
+from ..numerics.hmc import Chains, average, hmc, r_hat
 from ..statement.problem import Problem
 from .certificate import Certificate, require_whole
 from .estimate import Estimate
 from .quick_verdict import not_known, quick_verdicts, rows_for
 from .starts import STARTS, look_around
+from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
 from .verdicts import K_HAT, R_HAT
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
 CHAINS = 64
 GRADIENTS = 12_000  # of one round of chains; each costs about three values
 ROUNDS = 4  # of HMC, each whitened by the draws of the one before
+START = 60  # passes that a fit from a far start is counted as
+MANY_PASSES = 10**15  # where no limit is given
 DRAWS = 1024
 ASK = "posterior.certify() makes one"
 WORK = 5e7  # elementary terms of an automatic certificate: about a second
@@ -69,11 +69,12 @@ class Certifier:
         seed: int = 0,
         *,
         budget: float | None = None,
+        passes: int | None = None,
         progress: bool = False,
         starts: int = STARTS,
         thorough: bool = True,
     ) -> Certificate:
-        """The certificate; `budget` is the most seconds to begin another round or chain in.
+        """The certificate; no round is begun that `budget` seconds or `passes` over the rows would end.
 
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried.
@@ -82,48 +83,67 @@ class Certifier:
 
         require_whole("draws", draws, 64)
         require_whole("seed", seed, 0)
-        if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):
-            raise InvalidModel(f"budget={budget!r} must be a positive number of seconds, or None.")
-        until = time.monotonic() + (np.inf if budget is None else float(budget))
         target = Target(self.response)
+        purse = Purse(target, budget, passes)
         bar = tqdm(total=None, desc="certify", unit="draw", disable=not progress)
+        target.watch(bar)
         try:
-            begun = time.monotonic()
-            weighted = integrate(target, _start(target), budget=Budget(draws, rounds=0), seed=seed)
+            first = draws if passes is None else int(np.clip(passes, 64, draws))
+            weighted = integrate(target, _start(target), budget=Budget(first, rounds=0), seed=seed)
             best = self._of_weights(target, weighted)
-            bar.update(len(weighted.x))
-            each = (time.monotonic() - begun) / len(weighted.x)
             few = target.size <= MOST
-            if not weighted.k_hat < K_HAT and time.monotonic() < until:
+            if not weighted.k_hat < K_HAT and purse.allows(draws):
                 second = self._second_order(target, draws, seed)
                 if second is not None:
-                    bar.update(len(second.x))
                     best = min(best, self._of_weights(target, second), key=_unsettled)
                     weighted = max(weighted, second, key=lambda w: w.ess)
-            if best.unsettled and (thorough or few) and time.monotonic() < until:
-                adapted = self._adapted(target, draws, seed + 1)
-                bar.update(len(adapted.x))
-                best = min(best, self._of_weights(target, adapted), key=_unsettled)
-                weighted = max(weighted, adapted, key=lambda w: w.ess)
-            affordable = time.monotonic() + 3 * GRADIENTS * each < until
-            if thorough and best.unsettled and few and affordable:
-                T, ess = self._chains(target, weighted, seed, until, bar)
-                best = min(best, self._of_chains(target, T, ess, weighted), key=_unsettled)
-            modes = look_around(target, self.response, seed, starts, until - time.monotonic())
+            if best.unsettled and (thorough or few):
+                adapted = self._adapted(target, draws, seed + 1, purse)
+                if adapted is not None:
+                    best = min(best, self._of_weights(target, adapted), key=_unsettled)
+                    weighted = max(weighted, adapted, key=lambda w: w.ess)
+            if thorough and best.unsettled and few and purse.allows(3 * GRADIENTS):
+                chains = self._chains(target, weighted, seed, purse)
+                best = min(best, self._of_chains(target, chains, weighted), key=_unsettled)
+            far = self._far(target, purse)
+            affordable = min(starts, purse.passes // START)
+            left = purse.seconds
+            modes = look_around(target, self.response, seed, affordable, left)
         finally:
             bar.close()
-        return replace(best, others=modes.share, relabelled=modes.relabelled)
+        looked = (affordable > 0 and left > 0) or starts == 0
+        found = replace(best, others=modes.share, relabelled=modes.relabelled, looked=looked)
+        return replace(found, far=far)
+
+    def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
+        """Tail indices of the named quantities beyond the draws, where that costs little."""
+        if (
+            target.size > MOST
+            or self.units is not None
+            or not purse.allows(max(SEVERAL, 8 * target.size))
+        ):
+            return None
+        return far_indices(target)[list(self.estimate.index.values())]
 
     def _of_weights(self, target: Target, weighted: Weighted) -> Certificate:
         keep = weighted.weights > 0
-        T = target.statistics(weighted.x[keep])
+        T = self._in_units(target.statistics(weighted.x[keep]))
         return self._certificate(target, T, weighted.weights[keep], weighted, weighted.ess, 0)
 
-    def _of_chains(
-        self, target: Target, T: np.ndarray, ess: float, weighted: Weighted
-    ) -> Certificate:
-        weights = np.full(len(T), 1 / len(T))
-        return self._certificate(target, T, weights, weighted, ess, CHAINS)
+    def _of_chains(self, target: Target, chains: Chains, weighted: Weighted) -> Certificate:
+        """Averages that lean on control variates, and errors of what those leave."""
+        _, several, d = chains.x.shape
+        T = self._in_units(target.statistics(chains.x.reshape(-1, d)))
+        named = T[:, list(self.estimate.index.values())]
+        found = average(chains.x, chains.gradient, named)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ess = named.var(axis=0) / found.plain_error**2
+        least = float(min(ess[np.isfinite(ess)].min(initial=np.inf), len(T)))
+        plain = self._certificate(target, T, found.weights, weighted, least, several)
+        return replace(plain, errors=np.stack([found.mean_error, found.sd_error]))
+
+    def _in_units(self, T: np.ndarray) -> np.ndarray:
+        return T if self.units is None else T @ self.units.M.T + self.units.c
 
     def _certificate(
         self,
@@ -136,7 +156,7 @@ class Certifier:
     ) -> Certificate:
         return Certificate(
             self.estimate,
-            T if self.units is None else T @ self.units.M.T + self.units.c,
+            T,
             weights,
             method="hmc" if chains else "importance",
             exact=target.density.exact,
@@ -188,17 +208,19 @@ class Certifier:
         start = SplitT(target.center + moved, wider[:, None] * target.root, ones, ones, df)
         return integrate(target, start, budget=Budget(draws, rounds=0), seed=seed)
 
-    def _adapted(self, target: Target, draws: int, seed: int) -> Weighted:
-        """Draws from proposals fitted to the draws before them, from a wider start."""
+    def _adapted(self, target: Target, draws: int, seed: int, purse: Purse) -> Weighted | None:
+        """Draws from proposals fitted to the draws before them, from a wider start; None if too many."""
         d = target.size
         explore = int(np.clip(16 * d, 256, 2048))
-        budget = Budget(max(2 * draws, 2048), explore, rounds=2, most=8)
+        final = max(2 * draws, 2048)
+        if not purse.allows(final + 2 * explore):
+            return None
+        most = next(n for n in range(8, 1, -1) if n == 2 or purse.allows(final + n * explore))
+        budget = Budget(final, explore, rounds=2, most=most)
         return integrate(target, _start(target, 1.2, 7.0), refitted(d), budget, seed)
 
-    def _chains(
-        self, target: Target, weighted: Weighted, seed: int, until: float, bar: tqdm
-    ) -> tuple[np.ndarray, float]:
-        """Statistics of HMC draws, chains innermost, and how many are effective."""
+    def _chains(self, target: Target, weighted: Weighted, seed: int, purse: Purse) -> Chains:
+        """HMC from the weighted draws, each round whitened by the one before."""
         rng = np.random.default_rng(seed)
         start = weighted.x[rng.choice(len(weighted.x), CHAINS, p=weighted.weights)]
         start = start + 0.1 * rng.standard_normal(start.shape) @ target.root.T
@@ -206,20 +228,42 @@ class Certifier:
         mean, root = target.center, target.root
         if weighted.ess > 5 * target.size:
             mean, root = moments(weighted.x, weighted.weights)
-        kept: np.ndarray | None = None
         for _ in range(ROUNDS):
             chains = hmc(target.with_gradient, start, mean, root, rng)
-            bar.update(chains.x.shape[0] * CHAINS)
-            kept, start = chains.x, chains.x[-1]
-            if r_hat(kept).max() <= R_HAT - 0.02 or time.monotonic() > until:
+            start = chains.x[-1]
+            if r_hat(chains.x).max() <= R_HAT - 0.02 or not purse.allows(3 * GRADIENTS):
                 break
-            flat = kept.reshape(-1, target.size)
+            flat = chains.x.reshape(-1, target.size)
             mean, root = moments(flat, np.full(len(flat), 1 / len(flat)))
-        assert kept is not None
-        averages = kept.mean(axis=0)
-        total = kept.reshape(-1, target.size)
-        effective = CHAINS * total.var(axis=0) / np.maximum(averages.var(axis=0, ddof=1), 1e-300)
-        return target.statistics(total), float(min(effective.min(), len(total)))
+        return chains
+
+
+class Purse:
+    """What is left to spend: seconds, and passes over all rows, of which a gradient counts three."""
+
+    def __init__(self, target: Target, budget: float | None, passes: int | None):
+        if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):
+            raise InvalidModel(f"budget={budget!r} must be a positive number of seconds, or None.")
+        if passes is not None:
+            require_whole("passes", passes, 64)
+        self.target, self.begun = target, time.monotonic()
+        self.until = self.begun + (np.inf if budget is None else float(budget))
+        self.most = MANY_PASSES if passes is None else int(passes)
+
+    @property
+    def seconds(self) -> float:
+        """Left to begin something in."""
+        return self.until - time.monotonic()
+
+    @property
+    def passes(self) -> int:
+        """Left."""
+        return max(0, self.most - self.target.passes)
+
+    def allows(self, passes: int) -> bool:
+        """Whether so many further ones can be paid, at the speed of those before."""
+        each = (time.monotonic() - self.begun) / max(self.target.passes, 1)
+        return passes <= self.passes and passes * each <= self.seconds
 
 
 def _start(target: Target, wider: float = 1.0, df: float | None = None) -> SplitT:

@@ -6,17 +6,19 @@ out, by smoothed importance weights. A. Vehtari, A. Gelman and J. Gabry, Statist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from ..engine.sensitivity import row_densities
+from ..engine.fitting import Fit
+from ..engine.sensitivity import map_parts, row_densities
 from ..errors import InvalidModel
 from ..numerics.pareto import smooth_columns
 from .noted import noted
-from .sensitivity import Sensitivity
+from .sensitivity import Sensitivity, row_weights
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -37,14 +39,38 @@ def loo_table(
         )
     units = sensitivity.units
     points = T if units is None else np.linalg.solve(units.M, (T - units.c).T).T
+    visit = functools.partial(_of_rows, np.ascontiguousarray(points), log_weights)
+    parts = list(map_parts(fit, visit))
+    found = LeftOut(*(np.concatenate(part) for part in zip(*(p.found for p in parts), strict=True)))
+    weights = np.concatenate([part.weights for part in parts])
+    return _table(found, sensitivity.labels, source, weights)
 
-    def densities() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        start = 0
-        for values in row_densities(fit, np.ascontiguousarray(points)):
-            yield np.arange(start, start + values.shape[1]), values
-            start += values.shape[1]
 
-    return left_out_table(densities(), log_weights, sensitivity.labels, source, sensitivity.weights)
+class LeftOut(NamedTuple):
+    """Of n rows or groups: log p(y_b | y_−b), k̂, and log p(y_b | y) with the draws as they are."""
+
+    elpd: np.ndarray
+    k_hat: np.ndarray
+    full: np.ndarray
+
+
+class _Part(NamedTuple):
+    found: LeftOut
+    weights: np.ndarray
+
+
+def _of_rows(points: np.ndarray, log_weights: np.ndarray, fit: Fit) -> _Part:
+    """Every row in memory, left out."""
+    parts = [left_out(values, log_weights) for values in row_densities(fit, points)]
+    found = LeftOut(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    return _Part(found, row_weights(fit))
+
+
+def left_out(values: np.ndarray, log_weights: np.ndarray) -> LeftOut:
+    """From log p(y_b | y_−b, draw) (S, n) and log weights (S,) of the draws."""
+    log_weights = log_weights - logsumexp(log_weights)
+    smoothed, k_hat = smooth_columns(log_weights[:, None] - values)
+    return LeftOut(_log_sum(smoothed + values), k_hat, _log_sum(log_weights[:, None] + values))
 
 
 def left_out_table(
@@ -52,26 +78,35 @@ def left_out_table(
     log_weights: np.ndarray,
     labels: Any,
     source: str,
-    weights: np.ndarray | None = None,
     what: str = "row",
     given_all: bool = True,
 ) -> pd.DataFrame:
     """`elpd` and `k_hat` of rows or groups from log p(y_b | y_−b, draw), (S, n), with places (n,).
 
     `attrs` hold the sum `elpd_loo`, its standard error `se`, the effective number of parameters `p_loo`,
-    and `n_bad`, the rows whose k̂ is above 0.7. weights (N,) count rows more than once. `given_all` says that
-    a draw has all parameters, so that densities are independent given it and p_loo can be known.
+    and `n_bad`, the rows whose k̂ is above 0.7. `given_all` says that a draw has all parameters, so that
+    densities are independent given it and p_loo can be known.
     """
+    found = LeftOut(*(np.full(len(labels), np.nan) for _ in range(3)))
+    for places, values in densities:
+        for part, here in zip(found, left_out(values, log_weights), strict=True):
+            part[places] = here
+    return _table(found, labels, source, np.ones(len(labels)), what, given_all)
+
+
+def _table(
+    found: LeftOut,
+    labels: Any,
+    source: str,
+    w: np.ndarray,
+    what: str = "row",
+    given_all: bool = True,
+) -> pd.DataFrame:
+    """`elpd` and `k_hat`, and sums over rows that count w (n,) times in `attrs`."""
     import pandas as pd
 
-    elpd, k_hat, full = (np.full(len(labels), np.nan) for _ in range(3))
-    log_weights = log_weights - logsumexp(log_weights)
-    for places, values in densities:
-        full[places] = _log_sum(log_weights[:, None] + values)
-        smoothed, k_hat[places] = smooth_columns(log_weights[:, None] - values)
-        elpd[places] = _log_sum(smoothed + values)
+    elpd, k_hat, full = found
     table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(labels))
-    w = np.ones(len(table)) if weights is None else weights
     if not np.all(w == 1):
         table["weight"] = w
     total = float(w @ elpd)

@@ -160,7 +160,8 @@ class Posterior(WhatIf):
 
         Intervals respect the support: those of positive quantities are made on the log scale. Numbers
         are linear response's, except in rows whose verdict is "repaired": those are the certificate's,
-        as all are of a posterior of `lrvb.from_numpyro` and its like.
+        as all are of a posterior of `lrvb.from_numpyro` and its like. A row whose variance is infinite
+        for all that its draws say has no sd, and quantiles of the draws.
         """
         check_probability("prob", prob)
         at = self._at(self.names)
@@ -178,8 +179,8 @@ class Posterior(WhatIf):
         if self.certificate is not None and self.certificate.polish is not None:
             result[columns] = self.certificate.summary(prob)[columns]
             return result
-        if self.certificate is not None and REPAIRED in verdicts:
-            rows = result["verdict"] == REPAIRED
+        if self.certificate is not None:
+            rows = (result["verdict"] == REPAIRED) | self.certificate.heavy
             result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
         note = self._note(verdicts)
         return noted(result, note) if note else result
@@ -205,8 +206,15 @@ class Posterior(WhatIf):
 
     def _note(self, verdicts: list[str]) -> str:
         """The line under the summary: where verdicts come from, or why there are none."""
+        notes = []
         if REPAIRED in verdicts:
-            return 'Rows marked "repaired" show the certified numbers.'
+            notes.append('Rows marked "repaired" show the certified numbers.')
+        if self.certificate is not None and self.certificate.heavy.any():
+            notes.append(
+                "Rows without an sd have heavy tails: use lower and upper, their quantiles."
+            )
+        if notes:
+            return " ".join(notes)
         if self.certificate is None and self.checked.quick:
             return "Verdicts by the size of the second order, without draws; posterior.certify() draws."
         return self.verdicts["why"].iloc[0] if NOT_CHECKED in verdicts else ""
@@ -232,14 +240,16 @@ class Posterior(WhatIf):
         seed: int = 0,
         *,
         budget: float | None = None,
+        passes: int | None = None,
         progress: bool = False,
     ) -> Certificate:
         """Check every named quantity against draws of the exact posterior, and keep the result.
 
         Importance sampling of the density with all rows' variables integrated out, from linear
         response's normal; where its weights are poor, HMC. Fits from other starts look for other
-        modes. `budget` is the most seconds in which another round is begun. Afterwards `certificate`
-        is set and `summary` has its verdicts.
+        modes. No round is begun that would not end within `budget` seconds or `passes` over all rows (a
+        gradient counts three, a fit from another start sixty); what is then not known is "doubtful".
+        Afterwards `certificate` is set and `summary` has its verdicts.
         """
         if self._certifier is None and self.certificate is not None and self.certificate.polish:
             raise InvalidModel(
@@ -252,7 +262,9 @@ class Posterior(WhatIf):
                 "This posterior's density with all local variables integrated out is not known here, "
                 "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
             )
-        found = self._certifier.certify(draws, seed, budget=budget, progress=progress)
+        found = self._certifier.certify(
+            draws, seed, budget=budget, passes=passes, progress=progress
+        )
         self.checked = Checked(certificate=found)
         return found
 

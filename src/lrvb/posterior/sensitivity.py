@@ -7,7 +7,8 @@ See: `engine.sensitivity`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeGuard
@@ -18,6 +19,8 @@ from ..engine.fitting import Fit
 from ..engine.response import Response
 from ..engine.sensitivity import (
     covariance_change,
+    covariance_here,
+    map_parts,
     number_score,
     refit_weighted,
     refit_with,
@@ -110,6 +113,34 @@ def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
     return hasattr(questions, "influence")
 
 
+def row_weights(fit: Fit) -> np.ndarray:
+    """How often each row in memory counts, (N,)."""
+    rows = require_rows(fit)
+    return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+
+
+def _weighted_scores(read: np.ndarray, fit: Fit) -> Iterator[np.ndarray]:
+    """w_n g_nᵀ read, chunk by chunk of the rows in memory."""
+    w, start = row_weights(fit), 0
+    for scores in row_scores(fit):
+        stop = start + len(scores)
+        yield (scores @ read) * w[start:stop, None]
+        start = stop
+
+
+def _projected(read: np.ndarray, fit: Fit) -> np.ndarray:
+    """The same of all rows, (N, k)."""
+    return np.concatenate([np.zeros((0, read.shape[1])), *_weighted_scores(read, fit)])
+
+
+def _squares(read: np.ndarray, fit: Fit) -> tuple[int, np.ndarray, np.ndarray]:
+    """The number of rows, their sum and their sum of squares, (k,) each."""
+    n, first, second = 0, np.zeros(read.shape[1]), np.zeros(read.shape[1])
+    for part in _weighted_scores(read, fit):
+        n, first, second = n + len(part), first + part.sum(0), second + (part**2).sum(0)
+    return n, first, second
+
+
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
     """Answers from the engine's response for the coordinates of the estimate, T = M T′ + c."""
@@ -146,10 +177,15 @@ class Sensitivity:
         """The derivative of all means and sds in one hyperparameter."""
         direction = hyperparameter.direction()
         dm = self.response.Sigma @ number_score(self.fit, direction)
-        change = covariance_change(self.response, direction, dm)
+        change = covariance_change(self.response, direction, dm, self._here)
         variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
         d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
         return PriorChange(hyperparameter, self.M @ dm, d_sd)
+
+    @cached_property
+    def _here(self) -> np.ndarray:
+        """Σ̂ of the engine's coordinates at the optimum."""
+        return covariance_here(self.response)
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change (a,) of all means at the whole plain step, by a fit of its own."""
@@ -173,6 +209,8 @@ class Sensitivity:
         """
         first = -self._moved(at, codes)
         refitted = np.zeros(len(first), dtype=bool)
+        if self.fit.problem.total is not None:  # rows in parts elsewhere: no fits without some
+            return Influence(first, refitted)
         scaled = np.abs(first) / np.where(self.sd[at] > 0, self.sd[at], np.inf)
         largest = np.argsort(-scaled.max(axis=1, initial=0.0), kind="stable")[:MOST]
         for place, k in enumerate(largest):
@@ -190,12 +228,16 @@ class Sensitivity:
 
     def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         """M Σ̂ Σ_n w_n g_n of every row or level, (n, k), chunk by chunk of the rows."""
-        read = self.response.Sigma @ self.M[at].T
-        n = require_rows(self.fit).n if codes is None else int(codes.max(initial=-1)) + 1
+        read = self._read(at)
+        parts = (
+            _weighted_scores(read, self.fit)
+            if self.fit.problem.total is None
+            else map_parts(self.fit, functools.partial(_projected, read))
+        )
+        n = len(self.weights) if codes is None else int(codes.max(initial=-1)) + 1
         moved, start = np.zeros((n, len(at))), 0
-        for scores in row_scores(self.fit):
-            stop = start + len(scores)
-            part = (scores @ read) * self.weights[start:stop, None]
+        for part in parts:
+            stop = start + len(part)
             if codes is None:
                 moved[start:stop] = part
             else:
@@ -203,13 +245,23 @@ class Sensitivity:
             start = stop
         return moved
 
+    def _read(self, at: np.ndarray) -> np.ndarray:
+        """Σ̂Mᵀ of the coordinates `at`, (a, k)."""
+        return self.response.Sigma @ self.M[at].T
+
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
-        moved = self._moved(at, codes)
-        if len(moved) < 2:
+        if codes is None:
+            n, first, second = 0, np.zeros(len(at)), np.zeros(len(at))
+            for count, one, two in map_parts(self.fit, functools.partial(_squares, self._read(at))):
+                n, first, second = n + count, first + one, second + two
+            left = second - first**2 / max(n, 1)
+        else:
+            moved = self._moved(at, codes)
+            n, left = len(moved), ((moved - moved.mean(axis=0)) ** 2).sum(axis=0)
+        if n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        centred = moved - moved.mean(axis=0)
-        return (centred**2).sum(axis=0) * len(moved) / (len(moved) - 1)
+        return left * n / (n - 1)
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""
@@ -228,9 +280,10 @@ class Sensitivity:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """Of the rows."""
-        rows = require_rows(self.fit)
-        return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+        """Of the rows; of rows in parts elsewhere, which bring their own, ones."""
+        if self.fit.problem.total is not None:
+            return np.ones(self.fit.problem.total)
+        return row_weights(self.fit)
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -239,6 +292,8 @@ class Sensitivity:
 
     @property
     def labels(self) -> Any:
-        """Of the rows."""
+        """Of the rows; of rows in parts elsewhere their numbers."""
+        if self.fit.problem.total is not None:
+            return np.arange(self.fit.problem.total)
         rows = require_rows(self.fit)
         return np.arange(rows.n) if rows.labels is None else rows.labels

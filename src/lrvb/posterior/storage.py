@@ -37,8 +37,9 @@ T = TypeVar("T")
 FORMAT = 1
 CERTIFICATE = (
     *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
-    *("chains", "others", "relabelled"),
+    *("chains", "others", "relabelled", "looked"),
 )
+CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
 POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
@@ -111,6 +112,9 @@ def save(
         found = posterior.certificate
         arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
         header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
+        for name in CERTIFICATE_ARRAYS:
+            if getattr(found, name) is not None:
+                arrays[f"certificate/{name}"] = getattr(found, name)
         if found.polish is not None:
             header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
             for key in POLISHED:
@@ -214,8 +218,19 @@ def posterior_of(
         weights = archive.array("certificate/weights")
         T = archive.array("certificate/T", (len(weights), a))
         require_finite("certificate/T", T)
+        q = len(estimate.index)
+        more: dict[str, Any] = {
+            name: archive.array(f"certificate/{name}", (*rows, q))
+            for name, rows in CERTIFICATE_ARRAYS.items()
+            if f"certificate/{name}" in archive.names
+        }
         certificate = Certificate(
-            estimate, T, weights, **header["certificate"], polish=_polish(header, archive, estimate)
+            estimate,
+            T,
+            weights,
+            **header["certificate"],
+            polish=_polish(header, archive, estimate),
+            **more,
         )
     return Posterior(
         estimate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ..errors import InvalidModel
 from .blocks import FamilyBlock
 from .draws import unconstrained
 from .estimate import estimate_of
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 _STEP = 1e-5  # of a difference in u, whose scale is one by construction
 
@@ -27,7 +30,8 @@ class _Copy(NamedTuple):
 class Target:
     """log p(x, α(u)) + log |∂α/∂u|: a function of u (n, k) that importance sampling and HMC take.
 
-    `center` (k,) and `root` (k, k) are linear response's mean of u and a root of its covariance.
+    `center` (k,) and `root` (k, k) are linear response's mean of u and a root of its covariance;
+    `passes` counts the points at which it was asked, those with a gradient three times.
     """
 
     def __init__(self, response: Response):
@@ -35,6 +39,8 @@ class Target:
         self.density = CollapsedDensity(response.fit)
         self.free = free = unconstrained(estimate)
         self.center, self.root = free.mean, free.root(estimate.Sigma)
+        self.passes = 0
+        self._bar: tqdm | None = None
         self._fallback = estimate.m
         self._copies: list[_Copy] = []
         start = 0
@@ -47,6 +53,15 @@ class Target:
                 one = FamilyBlock(family.single(), response.eta[at])
                 self._copies.append(_Copy(slice(start, start + width), at, one))
                 start += width
+
+    def watch(self, bar: tqdm) -> None:
+        """Count points on a progress bar."""
+        self._bar = bar
+
+    def _count(self, points: int, each: int = 1) -> None:
+        self.passes += each * points
+        if self._bar is not None:
+            self._bar.update(points)
 
     @property
     def size(self) -> int:
@@ -64,6 +79,7 @@ class Target:
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values (n,); −∞ where a statistic leaves the range of doubles."""
         T, inside = self._inside(u)
+        self._count(len(u))
         value = self.density.at(T).value + self._log_measure(u)
         self._require_numbers(value, inside, u)
         return np.where(inside, value, -np.inf)
@@ -71,6 +87,7 @@ class Target:
     def with_gradient(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (n,) and gradients (n, k): ∂/∂m by differentiation, ∂T/∂u by differences."""
         T, inside = self._inside(u)
+        self._count(len(u), 3)
         sums = self.density.at(T, gradient=True)
         assert sums.gradient is not None
         value, gradient = sums.value + self._log_measure(u), np.zeros(u.shape)

@@ -32,7 +32,8 @@ MODE = 0.01  # share of the evidence from which another mode matters
 class Draws(NamedTuple):
     """What is known of the draws as a whole: how they were made and whether they can be averaged.
 
-    `others` is the largest share of the evidence of a mode that the draws have not seen.
+    `others` is the largest share of the evidence of a mode that the draws have not seen, `looked`
+    whether any were looked for.
     """
 
     method: str
@@ -40,13 +41,14 @@ class Draws(NamedTuple):
     k_hat: float
     ess: float
     others: float = 0.0
+    looked: bool = True
 
 
 class Compared(NamedTuple):
     """Of every quantity, (q,): both means and sds, Monte Carlo errors, tail index, and its own quality.
 
     That is R̂ of chains, and of weights k̂ of their products with the squared deviation, on which an sd
-    stands.
+    stands. `heavy` marks tails that the density itself has, whatever the draws are worth.
     """
 
     mean: np.ndarray
@@ -57,6 +59,7 @@ class Compared(NamedTuple):
     sd_error: np.ndarray
     tail: np.ndarray
     quality: np.ndarray
+    heavy: np.ndarray
 
     @property
     def shift(self) -> np.ndarray:
@@ -78,7 +81,14 @@ def judge(draws: Draws, found: Compared) -> list[tuple[str, str]]:
     return [
         _verdict(draws, sound, why, *numbers)
         for numbers in zip(
-            shift, log_ratio, error, sd_error, found.tail, found.quality, strict=True
+            shift,
+            log_ratio,
+            error,
+            sd_error,
+            found.tail,
+            found.quality,
+            found.heavy,
+            strict=True,
         )
     ]
 
@@ -108,13 +118,14 @@ def _verdict(
     sd_error: float,
     tail: float,
     quality: float,
+    heavy: bool,
 ) -> tuple[str, str]:
     size = f"{np.exp(log_ratio):.2f} of the certified"
     difference = f"the mean moves by {shift:+.2f} sd and linear response's sd is {size}"
     large = abs(shift) > LARGE_SHIFT or abs(log_ratio) > LARGE_RATIO
     if draws.others >= MODE:
         return another_mode(draws.others)
-    if sound and tail > TAIL:
+    if heavy or (sound and tail > TAIL):
         return NO, (
             f"Its tail index is {tail:.2f}: no sd is finite for all that the draws say; use lower "
             "and upper, which are quantiles."
@@ -150,6 +161,10 @@ def _verdict(
         return DOUBTFUL, (
             f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to confirm "
             f"it, though as far as seen {difference}. Ask for more draws."
+        )
+    if not draws.looked:
+        return DOUBTFUL, (
+            f"The budget ended before other modes were looked for; in this one {difference}."
         )
     if agrees:
         return TRUST, f"Confirmed: {difference}."

@@ -12,17 +12,23 @@ from ..engine.objective import Objective
 from ..engine.wide import covariance_columns
 from ..errors import InvalidModel, NotAMaximum
 from ..numerics.double import in_double
+from .blocks import FamilyBlock
+from .certification import Checked
+from .estimate import Estimate
 from .intervals import check_probability, normal_ends
 from .table import table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .posterior import Posterior
+
 
 class WidePosterior:
     """Means of all quantities, and linear-response sds and covariances of those that are asked for.
 
-    No matrix of all coordinates is ever formed: each quantity costs one solve.
+    No matrix of all coordinates is ever formed: each quantity costs one solve. `narrow` gives a `Posterior`
+    of a few, for draws and files.
     """
 
     def __init__(self, fit: Fit):
@@ -88,6 +94,41 @@ class WidePosterior:
         mean = self.fit.m[at]
         sd, alone = np.sqrt(solved.Vx[each, at]), np.sqrt(V[each, at])
         return table(chosen, mean=mean, sd=sd, mfvb_sd=alone, ends=normal_ends(mean, sd, prob))
+
+    @in_double
+    def narrow(self, names: str | Iterable[str]) -> Posterior:
+        """The posterior of some quantities alone, with all that one has: draws, intervals, files, ArviZ.
+
+        Members that have a quantity asked for come whole: `a[3]` of a batch, with its moments. Each
+        coordinate of theirs costs one solve.
+        """
+        from .posterior import Posterior  # which knows this one
+
+        alpha, fit = self.fit.alpha, self.fit
+        asked = self._at(self._choose(names))
+        blocks: dict[str, FamilyBlock] = {}
+        places: list[np.ndarray] = []
+        for name, family in alpha.blocks.items():
+            start, one = alpha.slices[name].start, family.single()
+            inside = asked[(asked >= start) & (asked < alpha.slices[name].stop)]
+            for copy in np.unique((inside - start) // one.size):
+                at = start + copy * one.size + np.arange(one.size)
+                label = f"{name}[{','.join(map(str, np.unravel_index(copy, family.batch)))}]"
+                blocks[label if family.batch else name] = FamilyBlock(one, fit.eta[at])
+                places.append(at)
+        at = np.concatenate(places)
+        solved, V = self._columns(at)
+        Sigma = solved.Vx[:, at]
+        every = alpha.names()
+        estimate = Estimate.of_blocks(
+            blocks, fit.m[at], V[:, at], (Sigma + Sigma.T) / 2, [every[i] for i in at]
+        )
+        return Posterior(
+            estimate,
+            fit.convergence,
+            origin="some quantities of a model with too many for matrices",
+            checked=Checked(reason="a model with thousands of coordinates is not checked"),
+        )
 
     def _columns(self, at: np.ndarray) -> tuple[Any, np.ndarray]:
         fit = self.fit

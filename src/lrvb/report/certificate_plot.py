@@ -1,4 +1,4 @@
-"""A certificate in one figure: linear response's intervals beside the certified ones."""
+"""A certificate in one figure: intervals of mean field and linear response beside the certified ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from scipy.special import ndtri
 
 from ..errors import InvalidModel
 
-LRVB, CERTIFIED = "#1f6fb2", "0.2"
+LRVB, CERTIFIED, MFVB = "#1f6fb2", "0.2", "#c9a227"
 COLOURS = {"trust": "#2a7f3f", "repaired": LRVB, "doubtful": "#b8860b", "do not trust": "#b22222"}
 
 
 def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) -> Axes:
     """See `lrvb.plot.certificate`."""
     table = found.summary(prob)
+    at = list(found.estimate.index.values())
+    table["mfvb_sd"] = np.sqrt(np.diag(found.estimate.V)[at])
     if names is not None:
         chosen = [names] if isinstance(names, str) else list(names)
         unknown = [name for name in chosen if name not in table.index]
@@ -26,18 +28,19 @@ def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) ->
             raise InvalidModel(f"There is no quantity '{unknown[0]}' in this certificate.")
         table = table.loc[chosen]
     if ax is None:
-        _, ax = plt.subplots(figsize=(7.5, 1.3 + 0.36 * len(table)), layout="constrained")
+        _, ax = plt.subplots(figsize=(7.5, 1.3 + 0.42 * len(table)), layout="constrained")
     spread = (table["upper"] - table["lower"]) / (2 * float(ndtri(0.5 + prob / 2)))
     unit = table["sd"].fillna(spread).replace(0.0, 1.0)
     y = np.arange(len(table))
-    reach = float(ndtri(0.5 + prob / 2)) * table["lrvb_sd"] / unit
     center = (table["lrvb_mean"] - table["mean"]) / unit
     ends = [(table[side] - table["mean"]) / unit for side in ("lower", "upper")]
     ax.axvline(0.0, color="0.85", linewidth=1, zorder=0)
-    ax.hlines(y - 0.13, *ends, color=CERTIFIED, linewidth=2.2)
-    ax.plot(np.zeros(len(y)), y - 0.13, "o", color=CERTIFIED, markersize=5)
-    ax.hlines(y + 0.13, center - reach, center + reach, color=LRVB, linewidth=2.2)
-    ax.plot(center, y + 0.13, "o", color=LRVB, markersize=5)
+    ax.hlines(y - 0.2, *ends, color=CERTIFIED, linewidth=2.2)
+    ax.plot(np.zeros(len(y)), y - 0.2, "o", color=CERTIFIED, markersize=5)
+    for lower, column, colour in ((0.0, "lrvb_sd", LRVB), (0.2, "mfvb_sd", MFVB)):
+        reach = float(ndtri(0.5 + prob / 2)) * table[column] / unit
+        ax.hlines(y + lower, center - reach, center + reach, color=colour, linewidth=2.2)
+        ax.plot(center, y + lower, "o", color=colour, markersize=5)
     for i, verdict in enumerate(table["verdict"]):
         ax.annotate(
             verdict,
@@ -54,6 +57,7 @@ def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) ->
     handles = [
         Line2D([], [], marker="o", color=CERTIFIED, label=f"certified ({found.method})"),
         Line2D([], [], marker="o", color=LRVB, label="linear response"),
+        Line2D([], [], marker="o", color=MFVB, label="mean field"),
     ]
-    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
     return ax

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from .check_plots import draw_predictive, draw_residuals
 from .figure_files import save
 from .mixed_plots import draw_coefficients, draw_fitted, draw_ranef
 
@@ -30,6 +31,18 @@ def write_figures(model: Any, out: Path) -> list[tuple[Path, str]]:
         else "Fitted means with 90 % intervals against what was observed; on the line they agree."
     )
     found.append((_saved(draw_fitted(model, None, interval=0.9, seed=0), out / "fitted.png"), what))
+    found.append(
+        (
+            _saved(draw_predictive(model, None, replicates=50, seed=0), out / "predictive.png"),
+            "The observed responses beside 50 data sets that the fitted model made.",
+        )
+    )
+    found.append(
+        (
+            _saved(draw_residuals(model, None, kind="quantile", seed=0), out / "residuals.png"),
+            "Quantile residuals against fitted means, and against a normal's: on the line they agree.",
+        )
+    )
     for k, term in enumerate(list(model._effects)[:MOST_TERMS]):
         ax = draw_ranef(model, term, None, prob=0.94)
         caption = f"The effect of every level, {term}, sorted, with 94 % intervals."

@@ -22,7 +22,7 @@ MOST_POINTS = 5000  # rows or levels drawn; more would only hide each other
 def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -> Axes:
     """See `lrvb.plot.coefficients`."""
     table = _coefficients(model, names, prob)
-    ax = ax or _axes(7.0, 1.3 + 0.42 * len(table))
+    ax = ax or new_axes(7.0, 1.3 + 0.42 * len(table))
     reach = float(ndtri(0.5 + prob / 2)) * table["mfvb_sd"]
     y = np.arange(len(table))
     ax.axvline(0.0, color="0.75", linewidth=1, zorder=0)
@@ -33,7 +33,7 @@ def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -
     ax.set_yticks(y, [str(name) for name in table.index])
     ax.set_ylim(len(table) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, {prob:.0%} interval")
-    _plain(ax)
+    plain_axes(ax)
     integrated = model.posterior_.weighted is not None
     ours = "integrated" if integrated else "linear response"
     mean_field = integrated or model.factorization == "mean_field"
@@ -42,7 +42,7 @@ def draw_coefficients(model: Any, names: Any, ax: Axes | None, *, prob: float) -
         Line2D([], [], marker="o", color=LRVB, label=ours),
         Line2D([], [], marker="o", color=MFVB, label=alone),
     ]
-    _legend_above(ax, handles)
+    legend_above(ax, handles)
     return ax
 
 
@@ -54,7 +54,7 @@ def draw_ranef(model: Any, term: str | None, ax: Axes | None, *, prob: float) ->
     table = model.ranef(term, prob).sort_values("mean", kind="stable")
     levels = len(table)
     named = levels <= MOST_LABELS
-    ax = ax or _axes(7.0, 1.2 + 0.18 * levels if named else 6.2)
+    ax = ax or new_axes(7.0, 1.2 + 0.18 * levels if named else 6.2)
     y = np.unique(np.linspace(0, levels - 1, min(levels, MOST_POINTS)).round().astype(int))
     drawn = table.iloc[y]
     ends = drawn[["lower", "upper"]].to_numpy()
@@ -73,12 +73,12 @@ def draw_ranef(model: Any, term: str | None, ax: Axes | None, *, prob: float) ->
     if not named:
         ax.set_ylabel(f"{levels:,} levels by their mean, some of them named")
     ax.set_xlabel(f"{term}: effect of a level, {prob:.0%} interval")
-    _plain(ax)
+    plain_axes(ax)
     handles = [
         Line2D([], [], marker="o", color=LRVB, label="the interval leaves out zero"),
         Line2D([], [], marker="o", color="0.65", label="it holds zero"),
     ]
-    _legend_above(ax, handles)
+    legend_above(ax, handles)
     return ax
 
 
@@ -91,7 +91,7 @@ def draw_fitted(model: Any, ax: Axes | None, *, interval: float, seed: int) -> A
     if len(rows) > MOST_POINTS:
         rows = np.random.default_rng(seed).choice(rows, MOST_POINTS, replace=False)
     part, observed = table.iloc[rows], np.asarray(observed, dtype=float)[rows]
-    ax = ax or _axes(7.0, 4.8)
+    ax = ax or new_axes(7.0, 4.8)
     if design.family.binary:
         _shares(ax, part["mean"].to_numpy(), observed)
         return ax
@@ -110,7 +110,7 @@ def draw_fitted(model: Any, ax: Axes | None, *, interval: float, seed: int) -> A
     what = design.formula.response if design.trials is None else "share of successes"
     ax.set_xlabel(f"observed {what}")
     ax.set_ylabel(f"fitted mean, {interval:.0%} interval")
-    _plain(ax)
+    plain_axes(ax)
     return ax
 
 
@@ -129,7 +129,7 @@ def _shares(ax: Axes, mean: np.ndarray, observed: np.ndarray) -> None:
     ax.set_ylim(-0.04, 1.04)
     ax.set_xlabel(f"fitted probability, {bins} groups of rows")
     ax.set_ylabel("share of ones ± its standard error")
-    _plain(ax)
+    plain_axes(ax)
 
 
 def _coefficients(model: Any, names: Any, prob: float) -> pd.DataFrame:
@@ -147,17 +147,20 @@ def _coefficients(model: Any, names: Any, prob: float) -> pd.DataFrame:
     return summary.loc[chosen]
 
 
-def _axes(width: float, height: float) -> Axes:
+def new_axes(width: float, height: float) -> Axes:
+    """A figure of its own, in inches."""
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def _plain(ax: Axes) -> None:
+def plain_axes(ax: Axes) -> None:
+    """Two spines, and small grey ticks."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("0.5")
     ax.tick_params(labelsize=9, colors=INK)
 
 
-def _legend_above(ax: Axes, handles: list[Line2D]) -> None:
+def legend_above(ax: Axes, handles: list[Line2D]) -> None:
+    """A legend without a frame above the axes."""
     ax.legend(
         handles=handles,
         loc="lower left",

@@ -69,8 +69,8 @@ def data_of(kind: str, layout: Layout, seed: int = 0):
 def solve(
     setting: Reweighted, prior: Prior, center=None, start: IteratedOptimum | None = None
 ) -> IteratedOptimum:
-    center = setting.layout.zeros() if center is None else center
-    return optimum(setting, prior, center, S, start, TOL)
+    pull = setting.layout.zeros() if center is None else prior.times(center)
+    return optimum(setting, prior, pull, S, start, TOL)
 
 
 # ---- brute force -----------------------------------------------------------------------------

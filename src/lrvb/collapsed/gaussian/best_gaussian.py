@@ -76,8 +76,8 @@ class RowsGiven(Protocol):
     def layout(self) -> Layout:
         """The rows' incidence with the coefficients."""
 
-    def solve(self, prior: Prior, center: Vector, s: float, start: Any = None) -> BestGaussian:
-        """The best q(w) under the prior N(center, P⁻¹), or `NoOptimum`; `start` is one nearby."""
+    def solve(self, prior: Prior, pull: Vector, s: float, start: Any = None) -> BestGaussian:
+        """The best q(w) under the log prior −½wᵀPw + pullᵀw, or `NoOptimum`; `start` is one nearby."""
 
     def extrapolate(self, best: Any, steps: Sequence[tuple[float, Tangent]]) -> Any:
         """A start: where the best Gaussian will be after steps along its tangents."""

@@ -38,16 +38,29 @@ class BlockSum:
     """max over q(w) of what contains w, as a function of the precisions' moments m.
 
     `rows` are `LeastSquares` for a Gaussian response, else `Reweighted`. β has prior mean `center` and
-    precision P0 (held by `precisions`), whose log normaliser is `constant`.
+    precision P0 (held by `precisions`), whose log normaliser is `constant`. `pull` (p,) tilts the log
+    joint by pullᵀβ; values leave that out.
     """
 
     def __init__(
-        self, rows: RowsGiven, precisions: Precisions, center: np.ndarray, constant: float
+        self,
+        rows: RowsGiven,
+        precisions: Precisions,
+        center: np.ndarray,
+        constant: float,
+        pull: np.ndarray | None = None,
     ):
         self.rows, self.precisions, self.constant = rows, precisions, constant
         self.layout: Layout = rows.layout
-        self.center = self.layout.zeros()
+        self.center, self.pull = self.layout.zeros(), self.layout.zeros()
         self.center.rest[: self.layout.p] = center
+        if pull is not None:
+            self.pull.rest[: self.layout.p] = pull
+
+    def pulled(self, pull: np.ndarray) -> BlockSum:
+        """The same with the log joint tilted by pullᵀβ."""
+        p = self.layout.p
+        return BlockSum(self.rows, self.precisions, self.center.rest[:p], self.constant, pull)
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BlockSum:
         """Itself: it knows its rows."""
@@ -157,7 +170,7 @@ class BlockSum:
                 steps = [(float(m[at] - state.m[at]), step) for at, step in state.tangents.steps]
                 start = self.rows.extrapolate(start, steps)
         prior, s = self.precisions.prior(m), self.precisions.s(m)
-        best = self.rows.solve(prior, self.center, s, start)
+        best = self.rows.solve(prior, prior.times(self.center) + self.pull, s, start)
         return BlockState(np.array(m), best, None if state is None else state.tangents)
 
     def _with_tangents(self, state: BlockState) -> BlockState:

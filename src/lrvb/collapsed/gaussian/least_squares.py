@@ -52,7 +52,7 @@ class LeastSquares:
         self.K = layout.cross(w)
         self.Cy, self.yy = layout.adjoint(w * y), float(w @ y**2)
 
-    def solve(self, prior: Prior, center: Vector, s: float, start: Any = None) -> Solution:
+    def solve(self, prior: Prior, pull: Vector, s: float, start: Any = None) -> Solution:
         """Means and covariances in closed form, from no start."""
         Q = posterior_precision(self.K.scaled(s), prior)
         try:
@@ -60,7 +60,7 @@ class LeastSquares:
             Sigma = M if self.masks is None else invert_separately(Q, self.masks)
         except NotPositive as error:
             raise NoOptimum from error
-        mu = M.solve(self.Cy.times(s) + prior.times(center))
+        mu = M.solve(self.Cy.times(s) + pull)
         away = self.Cy - times(self.K, mu)
         rss = self.yy - mu.dot(self.Cy) - mu.dot(away)
         if rss < 1e-4 * self.yy:  # the difference has lost digits

@@ -1,7 +1,8 @@
 """The best Gaussian factor of the coefficients w, given the expected precisions.
 
-Means solve Cᵀℓ_η = P(μ − μ₀), Newton's method by the arrow; covariances are Σ = (CᵀWC + P)⁻¹ with
-W = −2ℓ_v, a fixed point in the variances v of the rows' linear predictors.
+Means solve Cᵀℓ_η = Pμ − pull (pull is Pμ₀ of a prior with means μ₀), Newton's method by the arrow;
+covariances are Σ = (CᵀWC + P)⁻¹ with W = −2ℓ_v, a fixed point in the variances v of the rows' linear
+predictors.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ class IteratedOptimum(NamedTuple):
 def optimum(
     given: Reweighted,
     prior: Prior,
-    center: Vector,
+    pull: Vector,
     s: float,
     start: IteratedOptimum | None,
     tol: float,
 ) -> IteratedOptimum:
     """The optimum to `tol`: relative in the variances, in sds for the means."""
     layout, rows = given.layout, given.rows
-    mu, v = (start.mu, start.v) if start is not None else _start(given, prior, center)
+    mu, v = (start.mu, start.v) if start is not None else _start(given, prior, pull)
     anderson, best, stalled = Anderson(), np.inf, 0
     near = None if start is None else start.terms.start
     terms = rows.at(layout.forward(mu) + given.offset, v, s, near)
@@ -68,7 +69,7 @@ def optimum(
         if not np.isfinite(terms.value):
             raise NoOptimum
         Sigma, M = _factors(given, prior, terms)
-        gradient = layout.adjoint(terms.e) - prior.times(mu - center)
+        gradient = layout.adjoint(terms.e) - prior.times(mu) + pull
         step = M.solve(gradient)
         decrement = step.dot(gradient)
         target = layout.quadratic(*Sigma.blocks)
@@ -84,9 +85,7 @@ def optimum(
             target = _anticipated(given, Sigma, terms, v, target, layout.forward(step))
         u = np.log(v)
         v = np.exp(np.clip(anderson.next(u, np.log(target)), u - 2.0, u + 2.0))
-        mu, terms = _move(
-            given, prior, center, s, mu, step, v, terms.start, careful=decrement > _FAR
-        )
+        mu, terms = _move(given, prior, pull, s, mu, step, v, terms.start, careful=decrement > _FAR)
     raise NoOptimum
 
 
@@ -110,11 +109,10 @@ def level_covariances(Sigma: Arrow | Separate) -> np.ndarray:
     return Sigma.E if isinstance(Sigma, Arrow) else Sigma.blocks.Z11
 
 
-def _start(given: Reweighted, prior: Prior, center: Vector) -> tuple[Vector, np.ndarray]:
+def _start(given: Reweighted, prior: Prior, pull: Vector) -> tuple[Vector, np.ndarray]:
     """Weighted least squares of the rows' own guesses."""
     guess, weight = given.rows.start()
     arrow = _invert(given, prior, weight)
-    pull = prior.times(center)
     mu = arrow.solve(given.layout.adjoint(weight * (guess - given.offset)) + pull)
     return mu, given.layout.quadratic(*arrow.blocks)
 
@@ -142,7 +140,7 @@ def _invert(given: Reweighted, prior: Prior, weight: np.ndarray) -> Arrow:
 def _move(
     given: Reweighted,
     prior: Prior,
-    center: Vector,
+    pull: Vector,
     s: float,
     mu: Vector,
     step: Vector,
@@ -155,8 +153,7 @@ def _move(
 
     def value(mu: Vector) -> tuple[float, RowTerms]:
         terms = given.rows.at(given.layout.forward(mu) + given.offset, v, s, start)
-        away = mu - center
-        return terms.value - 0.5 * away.dot(prior.times(away)), terms
+        return terms.value - 0.5 * mu.dot(prior.times(mu)) + mu.dot(pull), terms
 
     if not careful:
         moved = mu + step

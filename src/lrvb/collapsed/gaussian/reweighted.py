@@ -28,10 +28,10 @@ class Reweighted(NamedTuple):
     masks: tuple[np.ndarray, np.ndarray] | None
 
     def solve(
-        self, prior: Prior, center: Vector, s: float, start: IteratedOptimum | None = None
+        self, prior: Prior, pull: Vector, s: float, start: IteratedOptimum | None = None
     ) -> IteratedOptimum:
         """The best q(w) to the tolerance, from a start or from the rows' own guesses."""
-        return optimum(self, prior, center, s, start, _TOL)
+        return optimum(self, prior, pull, s, start, _TOL)
 
     def extrapolate(
         self, best: IteratedOptimum, steps: Sequence[tuple[float, Tangent]]

@@ -14,6 +14,7 @@ import pandas as pd
 from ...data.files import file_path
 from ...errors import InvalidData, InvalidModel
 from ...posterior.intervals import check_probability
+from .answers.arviz_groups import arviz_groups
 from .answers.joint import DRAWS, Drawable, JointDraws, check_draws, generator, labelled
 from .answers.marginal import Asked, comparisons, predictions
 from .answers.prediction import SCALES, fitted_rows, left_out, tell_of_new_levels
@@ -22,6 +23,7 @@ from .answers.variation import coefficients, explained, shares, variances
 from .design.columns import close_to
 from .design.design import Design, NewRows
 from .integral.certificate import MixedCertificate
+from .priors.stated import MixedPriors
 from .text.updated import update_formula
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class AfterTheFit:
 
     _drawn: Drawn
     certificate_: MixedCertificate
+    priors_: MixedPriors
 
     if TYPE_CHECKING:  # of the estimator itself
 
@@ -171,6 +174,20 @@ class AfterTheFit:
         design = self._design()
         draws = self._drawn.draw(check_draws(n), seed)
         return residuals(design, draws, fitted_rows(design), kind, _beside(seed))
+
+    def to_arviz(self, n: int = DRAWS, seed: Any = 0) -> Any:
+        """ArviZ's container, for `az.loo`, `az.plot_ppc` and the like.
+
+        Groups `posterior` (one chain of n joint draws), `posterior_predictive`, `log_likelihood` (of
+        every row given its levels' effects), `log_prior` and `observed_data`: an InferenceData
+        before ArviZ 1.0, an `xarray.DataTree` since. A model without its rows (read from a file, or
+        fitted to Dask) has `posterior` alone.
+        """
+        from ...bridges.arviz import groups_to_arviz
+
+        design = self._design()
+        draws = self._drawn.draw(check_draws(n), seed)
+        return groups_to_arviz(arviz_groups(design, self.priors_, draws, _beside(seed)))
 
     # ---- coefficients and variances ---------------------------------------------------------
 

@@ -45,7 +45,7 @@ from .design.design import Design, build
 from .design.requirements import require_effects, require_no_smooths
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
-from .fit.joint_response import JointResponse, join, refine_precisions
+from .fit.joint_response import JointResponse, join, refine_joint
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
 from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
@@ -159,8 +159,8 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             return build(self.formula, data, self.family, self.missing, *own)
         if parse(self.formula).smooths or self.structures:
             raise InvalidModel(
-                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or splines "
-                "such as ns(x, df=4)."
+                "Rows on Dask have no smooths and no structures; give a pandas DataFrame, or columns that "
+                "you make yourself."
             )
         if self.weights is not None:
             raise InvalidModel(
@@ -210,7 +210,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
                 local_variables=local_variables,
                 observed=design.observed,
                 response=joint.precisions,
-                second_order=functools.partial(refine_precisions, joint),
+                second_order=functools.partial(refine_joint, joint, standard),
                 checked=Checked(reason=why or "a variational fit is not checked"),
             )
 

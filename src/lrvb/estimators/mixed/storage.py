@@ -21,7 +21,8 @@ from ...posterior.storage import save
 from .after_the_fit import Drawn
 from .answers.drawn import DrawnAnswers, DrawnEffects
 from .answers.joint import JointDraws
-from .design.stored import StoredDesign, coded, decoded, describe, restore
+from .design.plain_values import coded, decoded
+from .design.stored import StoredDesign, describe, restore
 from .estimator import MixedModel
 from .integral.certificate import MixedCertificate
 

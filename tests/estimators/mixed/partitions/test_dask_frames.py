@@ -20,7 +20,7 @@ NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
 FORMULAS = [
     "y ~ x + c + (1|g)",
     "log(w) ~ x*c + offset(o) + (1 + x|g)",
-    "y ~ C(k) + (1|g) + (1|h)",
+    "y ~ factor(k) + (1|g) + (1|h)",
     "w ~ x + (1|g)",
 ]
 

@@ -147,9 +147,12 @@ def labelled(design: Design, draws: JointDraws) -> xr.Dataset:
     coords: dict[str, Any] = {"draw": np.arange(len(draws))}
     for term, effects in zip(design.terms, draws.effects, strict=True):
         factor = design.factors[term.factor]
-        coords[factor.name] = np.asarray(factor.levels)
+        dim = factor.name
+        if dim in draws.values or dim == "draw":  # a coefficient has that name
+            dim = f"{dim}_level"
+        coords[dim] = np.asarray(factor.levels)
         for j, name in enumerate(term.coefficients):
-            variables[f"{name}|{term.group}"] = (("draw", factor.name), effects[:, :, j])
+            variables[f"{name}|{term.group}"] = (("draw", dim), effects[:, :, j])
     return xr.Dataset(variables, coords=coords)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,18 @@ class Basis:
         self.straight = np.linalg.lstsq(L, Z, rcond=None)[0]
         Z = Z - L @ self.straight
         self.scale = float(np.sqrt((Z**2).sum(1).mean()))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that makes it again."""
+        return dict(vars(self))
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Basis:
+        """The basis of a state."""
+        made = cls.__new__(cls)
+        vars(made).update(state)
+        return made
 
     def line(self, x: np.ndarray) -> np.ndarray:
         """x itself, centred, (n,)."""

@@ -19,8 +19,19 @@ from ....likelihoods import Dispersion, Likelihood
 from ..text.formula import parse
 from .columns import Table, is_text
 from .design import Design
-from .groups import Coder, Factor
-from .model_matrix import ColumnBlock, build_block, build_number
+from .groups import Factor
+from .model_matrix import ColumnBlock, build_block
+from .plain_values import coded, decoded, put
+from .stored_parts import (
+    describe_coder,
+    describe_number,
+    describe_smooth,
+    describe_structured,
+    restore_coder,
+    restore_number,
+    restore_smooth,
+    restore_structured,
+)
 from .terms import Columns, Term
 
 ROWS = 64  # of the table on which specifications are made anew, at least
@@ -76,9 +87,12 @@ def describe(design: Design) -> dict[str, Any]:
         "functions": sorted(design.functions),
         "columns": {str(n): _column(design.frame[n], str(n), blocks) for n in design.frame.columns},
         "blocks": [{"text": b.text, "state": coded(b.spec.transform_state)} for b in blocks],
-        "offsets": [
-            {"text": o.text, "state": None if o.spec is None else coded(o.spec.transform_state)}
-            for o in design.offsets
+        "fixed": design.formula.fixed,
+        "offsets": [describe_number(number) for number in design.offsets],
+        "smooths": [describe_smooth(smooth) for smooth in design.smooths],
+        "structured": [
+            describe_structured(part, _place(part.source.block, blocks))
+            for part in design.structured
         ],
         "terms": [
             {
@@ -86,7 +100,7 @@ def describe(design: Design) -> dict[str, Any]:
                 "group": term.group,
                 "coefficients": list(term.coefficients),
                 "factor": int(term.factor),
-                "block": next(i for i, b in enumerate(blocks) if b is source.block),
+                "block": _place(source.block, blocks),
                 "chosen": list(map(int, source.chosen)),
             }
             for term, source in zip(design.terms, design.sources, strict=True)
@@ -95,9 +109,7 @@ def describe(design: Design) -> dict[str, Any]:
             {
                 "name": factor.name,
                 "levels": coded(np.asarray(factor.levels)),
-                "columns": list(coder.columns),
-                "labels": [coded(np.asarray(labels)) for labels in coder.labels],
-                "combinations": coded(np.asarray(coder.combinations)),
+                **describe_coder(coder),
             }
             for factor, coder in zip(design.factors, design.coders, strict=True)
         ],
@@ -123,14 +135,9 @@ def restore(
     blocks = []
     for part in found["blocks"]:
         block = build_block(part["text"], table)[1]
-        _put(block.spec.transform_state, decoded(part["state"]))
+        put(block.spec.transform_state, decoded(part["state"]))
         blocks.append(block)
-    offsets = []
-    for part in found["offsets"]:
-        number = build_number(part["text"], table)[1]
-        if part["state"] is not None:
-            _put(number.spec.transform_state, decoded(part["state"]))
-        offsets.append(number)
+    offsets = [restore_number(part, table) for part in found["offsets"]]
     here: Any = NotHere()
     terms, sources = [], []
     for part in found["terms"]:
@@ -141,11 +148,9 @@ def restore(
     for part in found["factors"]:
         levels = decoded(part["levels"])
         factors.append(Factor(part["name"], here, levels))
-        labels = tuple(pd.Index(decoded(label)) for label in part["labels"])
-        combined = pd.Index(decoded(part["combinations"]))
-        coders.append(Coder(part["name"], tuple(part["columns"]), labels, combined))
+        coders.append(restore_coder(part["name"], part))
     return StoredDesign(
-        formula=parse(found["formula"]),
+        formula=parse(found["formula"])._replace(fixed=found["fixed"]),
         family=family,
         y=here,
         trials=None,
@@ -164,6 +169,8 @@ def restore(
         functions=functions,
         size=int(found["n"]),
         values=decoded(found["values"]),
+        smooths=[restore_smooth(part, table) for part in found["smooths"]],
+        structured=[restore_structured(part, blocks) for part in found["structured"]],
     )
 
 
@@ -176,10 +183,14 @@ def _values(design: Design) -> np.ndarray:
 def _blocks(design: Design) -> list[ColumnBlock]:
     """Every specification once, that of the fixed effects first."""
     found = [design.fixed]
-    for source in design.sources:
+    for source in [*design.sources, *(part.source for part in design.structured)]:
         if not any(source.block is block for block in found):
             found.append(source.block)
     return found
+
+
+def _place(block: ColumnBlock, blocks: list[ColumnBlock]) -> int:
+    return next(i for i, other in enumerate(blocks) if other is block)
 
 
 def _column(column: pd.Series, name: str, blocks: list[ColumnBlock]) -> dict[str, Any]:
@@ -217,14 +228,6 @@ def _skeleton(columns: Mapping[str, Any]) -> Table:
     return Table(pd.DataFrame(frame, index=rows), rows, np.arange(size), 0)
 
 
-def _put(state: Any, kept: Mapping[Any, Any]) -> None:
-    """A transform's state in place of what the skeleton made of it."""
-    for key in list(state):
-        if key not in kept:
-            raise ValueError(f"the state of '{key}' is not in the file")
-        state[key] = kept[key]
-
-
 def _require_the_same(design: Design, found: Mapping[str, Any]) -> None:
     """Rows of the fit, made by what would be stored, are the rows of the fit."""
     some = np.unique(np.linspace(0, design.n - 1, min(design.n, CHECKED)).astype(int))
@@ -243,41 +246,3 @@ def _require_the_same(design: Design, found: Mapping[str, Any]) -> None:
 
 def _cannot(design: Design, why: str) -> InvalidModel:
     return InvalidModel(f"The model '{design.formula.text}' cannot be saved: {why}.")
-
-
-# ---- plain values ----------------------------------------------------------------------------
-
-
-def coded(value: Any) -> Any:
-    """A value as JSON has it, with its kind where JSON has none."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.ndarray):
-        return {"array": [coded(part) for part in value.tolist()], "kind": value.dtype.kind}
-    if isinstance(value, list):
-        return [coded(part) for part in value]
-    if isinstance(value, tuple):
-        return {"tuple": [coded(part) for part in value]}
-    if isinstance(value, Mapping):
-        return {"mapping": [[coded(k), coded(v)] for k, v in value.items()]}
-    raise InvalidModel(f"The model cannot be saved: a file does not hold {type(value).__name__}.")
-
-
-def decoded(value: Any) -> Any:
-    """What `coded` was given."""
-    if isinstance(value, list):
-        return [decoded(part) for part in value]
-    if not isinstance(value, Mapping):
-        return value
-    if "array" in value:
-        parts = [decoded(part) for part in value["array"]]
-        if value["kind"] == "O":
-            made = np.empty(len(parts), dtype=object)
-            made[:] = parts
-            return made
-        return np.array(parts, dtype={"i": np.int64, "f": np.float64, "b": bool}.get(value["kind"]))
-    if "tuple" in value:
-        return tuple(decoded(part) for part in value["tuple"])
-    return {decoded(k): decoded(v) for k, v in value["mapping"]}

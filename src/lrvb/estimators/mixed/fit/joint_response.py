@@ -15,7 +15,7 @@ from ....collapsed.gaussian.block import BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
 from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
-from ....engine.second_order import Refined, refine
+from ....engine.second_order import Refined, SecondOrder, linear
 from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
@@ -23,6 +23,7 @@ from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
 from ..design.standardised import Standardisation
 from .averaged_covariance import averaged_conditional
+from .tilted_coefficients import fixed_effect
 
 
 class JointResponse(NamedTuple):
@@ -63,22 +64,42 @@ def join(
     return JointResponse(estimate, precisions, coefficients, average is not None)
 
 
-def refine_precisions(joint: JointResponse, asked: Any) -> Refined:
-    """Second-order means and variances of the precisions' statistics, dᵀ(β, precisions, derived)."""
+def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) -> Refined:
+    """Second-order means and variances of fixed effects and of the precisions' statistics.
+
+    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two.
+    """
     if callable(asked):
         raise InvalidModel(
-            "The second order of a mixed model is known of its precisions by name, not of functions."
+            "The second order of a mixed model is known of its coefficients and precisions by name, not "
+            "of functions."
         )
-    size = len(joint.precisions.m)
+    response = joint.precisions
+    size = len(response.m)
     start = len(joint.estimate.m) - size
-    own = asked[:, start : start + size]
-    if np.count_nonzero(asked) != np.count_nonzero(own):
-        labels = [name for name in joint.precisions.alpha.names() if name is not None]
+    beta, own = asked[:, :start], asked[:, start : start + size]
+    if np.count_nonzero(asked) != np.count_nonzero(beta) + np.count_nonzero(own):
+        labels = [name for name in response.alpha.names() if name is not None]
         raise InvalidModel(
-            "The second order of a mixed model is known of its precisions alone: ask for their names, "
-            f'such as {labels[:2]}; factorization="blocked" has everything exactly.'
+            "The second order of a mixed model is known of its fixed effects and precisions: ask for "
+            f'their names, such as {labels[:2]}; factorization="blocked" has sds exactly.'
         )
-    return refine(joint.precisions, own)
+    second = SecondOrder(response)
+    found = [
+        fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
+        for b, d in zip(beta, own, strict=True)
+    ]
+    shift, first, variance = np.array(found).reshape(-1, 3).T
+    if not (variance > 0).all():
+        raise InvalidModel(
+            "The second-order variance of a quantity is not positive: the posterior is too far from "
+            'the variational one for a correction. Use factorization="blocked".'
+        )
+    return Refined(shift, first, variance, response.fit.elbo + second.loop)
+
+
+def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:
+    return second.mean(linear(d)), *second.variance(linear(d))
 
 
 def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:

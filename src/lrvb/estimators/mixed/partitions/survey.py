@@ -19,7 +19,8 @@ from ..text.formula import Formula
 from ..text.scanning import words
 
 SAMPLE = 4  # rows of each partition that show what its columns hold
-LEARN = {"bs", "cc", "cr", "cs", "center", "scale", "standardize", "poly", "lag"}
+LEARN = {"bs", "cc", "center", "cr", "cs", "lag", "ns", "poly", "scale", "standardize"}
+CATEGORIES = ("C", "factor")  # what makes categories of numbers
 
 Unit = tuple[str, ...]  # columns whose labels belong together
 
@@ -165,26 +166,26 @@ def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
 def counted_columns(
     formula: Formula, known: list[str], own: Mapping[str, Callable]
 ) -> frozenset[str]:
-    """Columns of texts that make categories of numbers, C(x)."""
+    """Columns of texts that make categories of numbers, C(x) or factor(x)."""
     texts = [formula.fixed, *(bar.lhs for bar in formula.bars)]
     return frozenset(
         name
         for text in texts
-        if any(word.called and word.name == "C" for word in words(text))
+        if any(word.called and word.name in CATEGORIES for word in words(text))
         for name in _within_brackets(text, known, own)
     )
 
 
 def _within_brackets(text: str, known: list[str], own: Mapping[str, Callable]) -> list[str]:
-    """The columns inside the brackets of C(…)."""
+    """The columns inside the brackets of C(…) and factor(…)."""
     found = []
     for word in words(text):
-        if word.called and word.name == "C":
-            depth, end = 0, len(text)
-            for i in range(text.index("(", word.at), len(text)):
+        if word.called and word.name in CATEGORIES:
+            begin, depth, end = text.index("(", word.at), 0, len(text)
+            for i in range(begin, len(text)):
                 depth += (text[i] == "(") - (text[i] == ")")
                 if not depth:
                     end = i
                     break
-            found += named_columns(text[word.at + 2 : end].split(",")[0], known, own=own)
+            found += named_columns(text[begin + 1 : end].split(",")[0], known, own=own)
     return found

@@ -1,0 +1,66 @@
+"""Tails of weighted draws, and of the density where no draw comes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..numerics.pareto import fit as fit_pareto
+from ..numerics.pareto import smooth
+from .target import Target
+
+NEAR, FAR = 20.0, 40.0  # sds from the center between which the fall is measured
+SEVERAL = 65  # points from which the program of the draws is used, and none compiled
+GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
+
+
+def far_indices(target: Target) -> np.ndarray:
+    """The tail index of every statistic along rays of single coordinates, (a,); 0 where it is light.
+
+    With x a statistic's distance from its value at the center, a density that falls like x^(−1/k) for
+    each unit of log x has index k: no variance from ½ on. It is conditional on the other coordinates,
+    so that it may be too small in several dimensions, never because draws are few.
+    """
+    sd = np.sqrt(np.diag(target.root @ target.root.T))
+    rays = np.concatenate([np.diag(sd), -np.diag(sd)])
+    steps = np.array([NEAR / 1.01, NEAR * 1.01, FAR / 1.01, FAR * 1.01])
+    u = target.center + steps[:, None, None] * rays
+    points = u.reshape(-1, target.size)
+    more = np.repeat(target.center[None], max(0, SEVERAL - len(points)), axis=0)
+    with np.errstate(all="ignore"):
+        log_p = target(np.concatenate([points, more]))[: len(points)].reshape(4, -1)
+        away = np.abs(target.statistics(points) - target.statistics(target.center[None]))
+        log_x = np.log(away).reshape(4, len(rays), -1)
+        grown = (log_x[2] + log_x[3] - log_x[0] - log_x[1]) / 2
+        # p(u) du for each unit of log x: du goes with the distance, as the small steps do
+        stretch = np.log((log_x[3] - log_x[2]) / (log_x[1] - log_x[0])) - np.log(FAR / NEAR)
+        fall = (log_p[0] + log_p[1] - log_p[2] - log_p[3])[:, None] / 2 + stretch
+        index = grown / fall
+    usual = np.isfinite(index) & (grown > np.log(GROWS))
+    return np.where(usual & (index > 0), index, 0.0).max(axis=0)
+
+
+def product_index(weights: np.ndarray, values: np.ndarray) -> float:
+    """k̂ of the products of weights and values, −∞ where all values are zero."""
+    product = weights * values
+    positive = product[product > 0]
+    return smooth(np.log(positive))[1] if len(positive) > 1 else -np.inf
+
+
+def tail_index(values: np.ndarray, weights: np.ndarray) -> float:
+    """Index of the heavier tail of weighted draws, of a generalised Pareto beyond their outer quantiles.
+
+    From the 1 % to 20 % of an equally weighted resample, as many as 3√n; −1 without a spread.
+    """
+    n = int(np.clip(1 / (weights**2).sum(), 50, 4000))
+    edges = np.cumsum(weights[order := np.argsort(values)])
+    picked = np.minimum(
+        np.searchsorted(edges, (np.arange(n) + 0.5) / n * edges[-1]), len(edges) - 1
+    )
+    x = values[order][picked]
+    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
+    found = -1.0
+    for tail in (x[-size:] - x[-size - 1], x[size] - x[:size][::-1]):
+        tail = np.unique(tail[tail > 0])
+        if len(tail) >= 20 and tail[0] < tail[-1]:
+            found = max(found, float(fit_pareto(tail)[0]))
+    return found
