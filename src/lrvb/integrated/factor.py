@@ -163,6 +163,11 @@ class Factor(ABC):
             self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
         )
 
+    @property
+    def cost(self) -> float:
+        """What an evaluation costs, of those that `work` counts."""
+        return 1.0 if self._exponential is not None else self.rows.likelihood.likelihood.cost
+
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, effects that move rows by about ½, dispersions at their start."""
         spread = [term.start(0.5 * self.rows.unit) for term in self.terms]

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import LrvbError
 from .coordinates import Bend, Kind
 from .crossed import Crossed
+from .factor import Factor
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate, resampled
 from .inside import Effects, Evaluated, Inside
@@ -272,7 +273,8 @@ def _is_long(budget: Budget, work: float) -> bool:
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
-    if isinstance(inside, Crossed | Smoothed) or not _is_long(budget, work):
+    cost = inside.cost if isinstance(inside, Factor) else 1.0
+    if isinstance(inside, Crossed | Smoothed) or not _is_long(budget, cost * work):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 

@@ -52,6 +52,8 @@ class Likelihood:
     intercept: ClassVar[bool] = True
     #: whether y is the number of a category, with `probabilities` of each
     categorical: ClassVar[bool] = False
+    #: what one value of the kernel costs, beside an exponential and a logarithm
+    cost: ClassVar[float] = 1.0
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
     light_tails: ClassVar[bool] = False
     #: where log p = yη − A(e^η) but for the constant: "rate" for A(e) = e, "odds" for A(e) =

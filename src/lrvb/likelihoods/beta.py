@@ -20,6 +20,7 @@ class Beta(Likelihood):
     """0 < y < 1 with mean μ = σ(η) and variance μ(1 − μ)/(1 + phi)."""
 
     name, link, concave = "beta", LOGIT, False
+    cost = 2.0
     dispersions = (Dispersion("phi", precision_prior),)
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:

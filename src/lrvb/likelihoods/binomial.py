@@ -29,7 +29,7 @@ class Binomial(Likelihood):
     name, discrete, light_tails = "binomial", True, True
     extras: ClassVar[tuple[str, ...]] = ("trials",)
     links: ClassVar[tuple[Link, ...]] = (LOGIT, PROBIT, CLOGLOG)
-    exponential = "odds"
+    exponential, cost = "odds", 2.0
     link: ProbabilityLink = LOGIT
 
     def __init__(self, link: str | Link = "logit"):

@@ -36,6 +36,7 @@ class Cumulative(Likelihood):
     """y in 1, …, K with P(y ≤ k) = σ(threshold[k] − η); `order` names the categories of a text."""
 
     name, link, discrete = "cumulative", OwnScale(), True
+    cost = 2.0
     intercept, categorical = False, True
 
     def __init__(self, order: Sequence[Any] | None = None):

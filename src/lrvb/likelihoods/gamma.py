@@ -25,6 +25,7 @@ class Gamma(Likelihood):
     """y > 0 with mean μ = exp η and variance μ²/shape; `shape` 1 is an exponential waiting time."""
 
     name, link = "gamma", LOG
+    cost = 2.0
     dispersions = (Dispersion("shape", precision_prior),)
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:

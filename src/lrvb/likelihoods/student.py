@@ -51,6 +51,7 @@ class Student(Likelihood):
     """y = η + sigma · t with `df` degrees of freedom, given or estimated; sd = sigma √(df/(df − 2))."""
 
     name, link, concave, translates = "student", IDENTITY, False, True
+    cost = 2.0
 
     def __init__(self, df: float | None = None):
         if df is not None and not (isinstance(df, int | float) and df > 0 and np.isfinite(df)):
