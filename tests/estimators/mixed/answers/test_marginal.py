@@ -175,3 +175,14 @@ def test_rows_of_one_new_level_share_its_effect(counts):
 def test_bad_requests_are_refused(counts, ask, error, match):
     with pytest.raises(error, match=match):
         ask(counts[0])
+
+
+def test_a_log_normal_mean_has_the_uncertainty_of_its_coefficients():
+    """`predict` and draws agree where coefficients are normal given the sds and the link is a logarithm."""
+    rng = np.random.default_rng(1)
+    g, x = rng.integers(0, 6, 60), rng.normal(size=60)
+    y = np.exp(0.3 * x + rng.normal(0, 0.5, 6)[g] + rng.normal(0, 0.5, 60))
+    model = lrvb.MixedModel("y ~ x + (1|g)", "lognormal").fit({"y": y, "x": x, "g": g})
+    exact, drawn = model.predict(), model.predictions(n=DRAWS)
+    assert (abs(drawn["mean"] - exact["mean"]) < 5 * drawn.attrs["mcse"] * exact["sd"]).all()
+    assert_allclose(drawn["sd"], exact["sd"], rtol=0.2)

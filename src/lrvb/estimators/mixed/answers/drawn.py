@@ -13,7 +13,7 @@ from .effects import LevelEffects, LevelMoments
 from .joint import JointDraws, predictors
 from .marginal import Asked, expected
 from .prediction import LINK, Answer, fitted_rows
-from .simulated import given_at
+from .simulated import drawn_at, given_at
 
 SEED = 1  # of new levels and new observations: the same question has the same answer
 
@@ -47,7 +47,7 @@ class DrawnAnswers(NamedTuple):
             given = given_at(draws, lot.trials)
             mean = family.mean(eta, given)
             variance = mean.var(0) + np.broadcast_to(family.variance(eta, given), eta.shape).mean(0)
-            drawn = _summary(family.draw(rng, eta, given), interval)
+            drawn = _summary(drawn_at(family, eta, given, rng), interval)
             parts.append(drawn._replace(mean=mean.mean(0), sd=np.sqrt(variance)))
         return _joined(parts)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from ....errors import InvalidModel
-from ....likelihoods import Given
+from ....likelihoods import Given, Likelihood
 from ..design.design import Design, NewRows
 from .joint import JointDraws, predictors
 
@@ -37,8 +37,17 @@ def replicated(
     """One response of m rows for every draw, (n, m)."""
     result = np.empty((len(draws), len(rows.X)))
     for here, lot, eta in predictors(design, draws, rows, rng):
-        result[:, here] = design.family.draw(rng, eta, given_at(draws, lot.trials))
+        given = given_at(draws, lot.trials)
+        result[:, here] = drawn_at(design.family, eta, given, rng)
     return result
+
+
+def drawn_at(
+    family: Likelihood, eta: np.ndarray, given: Given, rng: np.random.Generator
+) -> np.ndarray:
+    """One response for each η (n, m); a likelihood is asked for one long line of them."""
+    long = {name: np.broadcast_to(part, eta.shape).ravel() for name, part in given.items()}
+    return family.draw(rng, eta.ravel(), long).reshape(eta.shape)
 
 
 def residuals(

@@ -36,8 +36,8 @@ class Lot(NamedTuple):
     """η of m rows at some draws with weights (k,): nodes (k, m, K), P, and variances (k, m).
 
     variance is that of other new levels, own that of a row's own new effect, which is noise;
-    `typical` (m,) are their means over all draws. noise (k,) are the response's own parameters by
-    name, such as the residual's sd.
+    `typical` are the same with new levels' means over all draws. noise (k,) are the response's own
+    parameters by name, such as the residual's sd.
     """
 
     weights: np.ndarray
@@ -216,7 +216,16 @@ def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
             noise = dict(zip(labels, statement.dispersions(theta[found.at]), strict=True))
         eta = found.eta + np.reshape(shift + moved, (-1, 1))
         variance = np.maximum(found.extra - own, 0.0)
-        yield Lot(w[found.at], eta, found.P, variance, own, typical, noise)
+        usual = typical
+        if isinstance(inside, Normal):  # what known coefficients have beside new levels
+            for t, term in enumerate(design.terms):
+                new = (rows.codes[term.factor][at] < 0) & (term.factor != design.observation)
+                r = np.where(new[:, None], rows.R[t][at], 0.0)
+                fresh = np.einsum("mi,nij,mj->nm", r, spreads[t].covariance[found.at], r)
+                variance = np.maximum(variance - fresh, 0.0)
+            usual = variance + typical[0], typical[1]
+            variance = np.maximum(found.extra - own, 0.0)
+        yield Lot(w[found.at], eta, found.P, variance, own, usual, noise)
 
 
 def _moved(
