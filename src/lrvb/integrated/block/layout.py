@@ -39,12 +39,14 @@ class Layout:
 
     @cached_property
     def cells(self) -> np.ndarray:
-        """Which rows have all their levels in common, (N,): none where levels have slopes."""
-        if not all(np.all(factor.R == 1) for factor in self.factors):
-            return np.arange(self.N)
+        """Which rows have all their levels, with the same columns, in common, (N,)."""
         key = np.zeros(self.N, dtype=np.int64)
         for factor in self.factors:
             key = np.unique(key * factor.levels + factor.codes, return_inverse=True)[1]
+            for column in factor.R.T:
+                if np.any(column != column[0]):
+                    values, place = np.unique(column, return_inverse=True)
+                    key = np.unique(key * len(values) + place, return_inverse=True)[1]
         return key
 
     @cached_property
