@@ -61,6 +61,9 @@ class Range:
         """A name for every value."""
         return (name,)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
 
 class Positive(Range):
     """φ > low, with the coordinate log(φ − low); a search begins at `first`, or one above `low`."""
