@@ -135,7 +135,7 @@ def test_this_path_never_imports_jax():
     seen, todo = set(), sorted((SOURCE / "integrated").glob("*.py"))
     while todo:
         path = todo.pop()
-        if path in seen:
+        if path in seen or path.name == "lazy.py":  # which defers it: see tests/test_cold_start.py
             continue
         seen.add(path)
         package = path.parent

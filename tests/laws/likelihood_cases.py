@@ -95,7 +95,7 @@ INSIDE = {"is not between 0 and 1": ([0.5, 0.2, 1.0], 2)}
 SHIPPED = [
     LikelihoodCase(GAUSSIAN, ETA + COUNTS / 40, ETA, {"residual": 0.7}),
     LikelihoodCase(POISSON, COUNTS, ETA, {}, WHOLE),
-    LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE),
+    LikelihoodCase(NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7}, WHOLE, (0.0, 0.31, 1.0)),
     LikelihoodCase(ZERO_INFLATED_POISSON, COUNTS, ETA, {"zi": 0.3}, WHOLE, (0.15,)),
     LikelihoodCase(
         ZERO_INFLATED_NEGATIVE_BINOMIAL, COUNTS, ETA, {"shape": 1.7, "zi": 0.3}, WHOLE, (0.0,)
@@ -126,6 +126,7 @@ SHIPPED = [
         ETA / 2,
         {"threshold[1]": -1.0, "threshold[2]": 0.4, "threshold[3]": 2.0},
         {"is no category": ([1.0, 2.0, 2.5], 2)},
+        (0.15, 1.0),
     ),
     LikelihoodCase(BETA, (COUNTS + 1) / 40, ETA / 4, {"phi": 12.0}, INSIDE, (0.0,)),
 ]

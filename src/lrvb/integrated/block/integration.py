@@ -13,7 +13,7 @@ from ..integration import Integral, enough
 from ..mode import Mode, NoMode
 from ..proposals import SplitT, degrees
 from .fitting import cold_start
-from .model import Block
+from .model import MOST_TILTS, Block
 from .points import Fits, Point, respond
 from .polynomial import Frame
 
@@ -31,7 +31,6 @@ OFF = 0.04  # sd of what the polynomial is off by over the posterior
 ROUNDS = 5
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
-MOST_TILTS = 24  # fixed effects up to which each one's response is asked for
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
 
 

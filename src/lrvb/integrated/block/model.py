@@ -18,6 +18,7 @@ from .polynomial import Between, Frame, Polynomial
 from .precision import Precision
 
 MOST_SKEWED = 1.2
+MOST_TILTS = 24  # fixed effects up to which each one's response is asked for
 
 
 class Block:
@@ -50,6 +51,15 @@ class Block:
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
         return self.layout.kinds
+
+    @property
+    def unknown(self) -> str:
+        """What it leaves that no error counts, as a clause; none where all is counted."""
+        if self.p > MOST_TILTS:
+            return f"more than {MOST_TILTS} fixed effects have the block's own means and sds"
+        if not all(chosen.all() for chosen in self.layout.chosen):
+            return "of so many rows the sums of some levels stand for all"
+        return ""
 
     @property
     def fewest(self) -> int:

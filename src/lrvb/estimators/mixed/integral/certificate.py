@@ -19,7 +19,7 @@ REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothi
 class MixedCertificate:
     """What stands behind the numbers: weighted draws over exact sums or a Gaussian block; or neither.
 
-    `reason` tells why it is not the first.
+    `reason` tells why it is not the first, `unknown` what of a block's error is not counted.
 
     `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
@@ -30,6 +30,7 @@ class MixedCertificate:
     method: str
     exact: bool
     reason: str
+    unknown: str = ""
     k_hat: float = np.nan
     ess: float = np.nan
     draws: int = 0
@@ -48,7 +49,7 @@ class MixedCertificate:
         worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
-        few = self.refused <= REFUSED * self.draws
+        few = self.refused <= REFUSED * self.draws and not self.unknown
         if not (self.exact and few and self.k_hat < K_HAT and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
@@ -92,6 +93,8 @@ class MixedCertificate:
         head = f"{self.reason}: a Gaussian block given them, its evidence mended by every level's own sum"
         if not self.exact:
             return f"{head}, which no polynomial in the hyperparameters follows well enough"
+        if self.unknown:
+            return f"{head}; what that leaves is not known, since {self.unknown}"
         poor = [name for name in names if self.verdict(name) != TRUST]
         worst = max(float(self.mean_error[name]) for name in names)
         if not poor:
@@ -107,10 +110,11 @@ def certify(
     within: np.ndarray,
     labels: list[str],
     why: str = "",
+    unknown: str = "",
 ) -> MixedCertificate:
     """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides.
 
-    why tells of a Gaussian block what it stands in for.
+    why tells of a Gaussian block what it stands in for, unknown what of its error is not counted.
     """
     w = integral.weighted
     weights, raw = w.weights[at] / w.weights[at].sum(), w.raw[at]
@@ -134,6 +138,7 @@ def certify(
         method=BLOCK if why else IMPORTANCE,
         exact=bool(exact),
         reason=why,
+        unknown=unknown,
         k_hat=float(w.k_hat),
         ess=float(w.ess),
         draws=len(w.x),

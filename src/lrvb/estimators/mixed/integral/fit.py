@@ -105,8 +105,8 @@ def integrate_model(
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    why = inside.why if isinstance(inside, Block) else ""
-    certificate = certify(integral, at, T, within_sds, found.labels, why)
+    why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
+    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown)
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     return IntegratedFit(
         design,
