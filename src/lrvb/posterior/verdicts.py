@@ -11,10 +11,8 @@ NOT_CHECKED = "not checked"
 
 SHIFT = 0.1  # of a mean, in sds, that is no disagreement
 RATIO = np.log(1.1)  # of sds
-WRONG_SHIFT, WRONG_RATIO = (
-    0.2,
-    np.log(1.15),
-)  # an error that must not be trusted: two errors below it
+WRONG_SHIFT, WRONG_RATIO = 0.2, np.log(1.15)  # an error that must not be trusted
+SURE = 3.0  # Monte Carlo errors that must lie between it and what was seen
 LARGE_SHIFT, LARGE_RATIO = 0.5, np.log(1.5)  # a disagreement that needs no exact referee
 K_HAT = 0.6  # from here averages of a thousand weights are not reliable: 0.7 let an sd of 0.84 pass
 LOW_K_HAT = 0.5  # below, weights have a finite variance and their errors are what they say
@@ -156,7 +154,8 @@ def _verdict(
             f"k-hat is {draws.k_hat:.2f}, too near {K_HAT:g} to confirm anything, though as far as seen "
             f"{difference}."
         )
-    sure = abs(shift) + 2 * error <= WRONG_SHIFT and abs(log_ratio) + 2 * sd_error <= WRONG_RATIO
+    room = WRONG_SHIFT - abs(shift), WRONG_RATIO - abs(log_ratio)
+    sure = SURE * error <= room[0] and SURE * sd_error <= room[1]
     if agrees and not sure:
         return DOUBTFUL, (
             f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to confirm "
