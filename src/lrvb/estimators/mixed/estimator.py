@@ -68,17 +68,15 @@ MANY = 50_000  # rows from which on a fit may take more than two seconds
 class MixedModel(AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
-    η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: "gaussian"
-    (identity; residual precision τ), "poisson" (log), "negbinomial" (log; variance μ + μ²/shape),
-    "bernoulli" or "binomial" (logit; the response `prop(successes, trials)`), or a
+    η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: a name
+    of `lrvb.likelihoods.FAMILIES`, such as "gaussian", "poisson", "negbinomial", "bernoulli(probit)",
+    "binomial" (the response `prop(successes, trials)`) or "cumulative", or a
     `lrvb.likelihoods.Likelihood` of your own. With `factorization="blocked"` the sds and correlations
     are integrated by importance sampling, with all coefficients (β, z) summed out exactly given
     them; where that cannot be done, by a Gaussian block given them, whose evidence every level's own
     sum mends. "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors.
-    "mean_field" is
-    q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary has a
-    verdict on every quantity. `priors` are by name, on the
-    data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
+    "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary
+    has a verdict on every quantity. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
     `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `weights` names a column of frequencies: a row
     with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
