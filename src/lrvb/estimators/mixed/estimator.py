@@ -76,8 +76,9 @@ class MixedModel(AfterTheFit, Predictive, Curves):
     them; where that cannot be done, by a Gaussian block given them, whose evidence every level's own
     sum mends. "variational": β and z share one Gaussian factor, beside Gamma and Wishart factors.
     "mean_field" is q(β) Π q(z_tk) q(Λ_t) q(τ), as in the paper. `certificate_` says which, and the summary
-    has a verdict on every quantity. `priors` are by name, on the data's own scale; `missing="drop"` leaves out rows with missing values and counts them in
-    `dropped_`. `functions` are your own, by the names that the formula has for them: a function of
+    has a verdict on every quantity. `priors` are by name, on the data's own scale; `missing="drop"`
+    leaves out rows with missing values and counts them in `dropped_`. `functions` are your own,
+    by the names that the formula has for them: a function of
     columns that gives one number or label for every row. `weights` names a column of frequencies: a row
     with weight w counts as w rows do; weights that are no whole numbers are powers of its likelihood, and
     rows of weight 0 are left out. `structures` maps groups to known precision matrices Q of their levels,
