@@ -12,6 +12,7 @@ from .errors import (
     BeyondTheData,
     CacheRefused,
     CoincidentComponents,
+    CollinearColumns,
     ForkedProcess,
     InvalidData,
     InvalidModel,
@@ -21,6 +22,7 @@ from .errors import (
     NotAMaximum,
     NotAveraged,
     NotConverged,
+    NotFitted,
     RowsGathered,
 )
 
@@ -135,6 +137,7 @@ __all__ = [
     "Check",
     "Chunks",
     "CoincidentComponents",
+    "CollinearColumns",
     "Curvature",
     "Dirichlet",
     "Family",
@@ -158,6 +161,7 @@ __all__ = [
     "NotAMaximum",
     "NotAveraged",
     "NotConverged",
+    "NotFitted",
     "Posterior",
     "Response",
     "Rows",

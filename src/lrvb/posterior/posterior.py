@@ -537,6 +537,10 @@ def _stem(name: str) -> str:
 
 def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
+    if not isinstance(response, Response):
+        raise InvalidModel(
+            f"summarize takes the response that lrvb.respond returns, not a {type(response).__name__}."
+        )
     warn_large_correction(response)
     estimate = estimate_of(response)
     certifier = Certifier(response, estimate)
