@@ -13,6 +13,9 @@ class Unfitted:
     if not TYPE_CHECKING:  # a type checker would believe in every attribute
 
         def __getattr__(self, name: str) -> Any:
+            own = getattr(type(self), name, None)
+            if isinstance(own, property):  # its own AttributeError brought us here: let it be seen
+                return own.fget(self)
             result = name.endswith("_") and not name.startswith("_")
             if result and "posterior_" not in self.__dict__:
                 raise not_fitted(self)
