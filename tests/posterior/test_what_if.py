@@ -185,23 +185,6 @@ def test_a_mixture_answers_too():
     assert model.posterior_.loo().attrs["n_bad"] == 0
 
 
-def test_fragility_is_verified_by_a_refit():
-    """A slope that three far rows hold up."""
-    data = line(30, seed=1, slope=0.0)
-    data.iloc[:3] = [[3.0, 4.5], [3.2, 4.8], [2.9, 4.1]]
-    found = lrvb.infer(Line(), data).fragility("b")
-    assert found.lower > 0
-    assert set(found.interval) <= {"r0", "r1", "r2"}
-    assert found.confirmed["interval"]
-    kept = data.drop(index=found.interval)
-    assert_allclose(
-        found.mean_without["interval"], lrvb.infer(Line(), kept).mean("b")["b"], rtol=1e-6
-    )
-    assert "confirmed" in repr(found)
-    with pytest.raises(lrvb.InvalidModel, match="no quantity 'slope'"):
-        lrvb.infer(Line(), data).fragility("slope")
-
-
 def test_files_keep_no_derivatives(posterior, tmp_path):
     loaded = lrvb.load(posterior.save(tmp_path / "line"))
     with pytest.raises(lrvb.InvalidModel, match="holds no derivatives of its fit"):

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
+from ..engine.curvature import linearize
 from ..engine.fitting import Fit
-from ..engine.response import Response
+from ..engine.response import Response, respond
 from ..engine.sensitivity import (
     covariance_change,
     covariance_here,
@@ -30,9 +31,10 @@ from ..engine.sensitivity import (
     without,
 )
 from ..errors import InvalidModel, NotConverged
-from .estimate import Estimate
+from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
-from .units import Units
+from .intervals import intervals
+from .units import Units, in_units
 
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
 MOST = 1000  # rows or levels, the largest of those, that get the Newton step
@@ -95,17 +97,19 @@ class RowQuestions(PriorQuestions, Protocol):
     def columns(self) -> Mapping[str, Any]:
         """Columns of the rows by which they may be grouped, beside those observed."""
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
 
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
 
-    def left_out(self, rows: np.ndarray) -> Any:
-        """The fit without these rows."""
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
 
-    def moved_mean(self, other: Any) -> np.ndarray:
-        """The means (a,) of that fit."""
+    def without(self, rows: np.ndarray) -> tuple[RowQuestions, np.ndarray]:
+        """The same questions of a fit without these rows, and the places of its rows among these."""
 
 
 def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
@@ -201,11 +205,13 @@ class Sensitivity:
 
     # ---- rows -----------------------------------------------------------------------------
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
         First order; where that is large the Newton step with the rows' own curvature, and for the
-        largest few a fit without them, (n, k).
+        largest few (`refits`) a fit without them, (n, k).
         """
         first = -self._moved(at, codes)
         refitted = np.zeros(len(first), dtype=bool)
@@ -217,7 +223,7 @@ class Sensitivity:
             if scaled[k].max(initial=0.0) < LARGE:
                 break
             rows = np.array([k]) if codes is None else np.flatnonzero(codes == k)
-            if place < REFITTED:
+            if place < refits:
                 refitted[k] = True
                 first[k] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
                 continue
@@ -273,6 +279,20 @@ class Sensitivity:
             raise InvalidModel(
                 f"Without {len(rows)} rows the fit does not converge: {error}"
             ) from error
+
+    def without(self, rows: np.ndarray) -> tuple[Sensitivity, np.ndarray]:
+        """The same questions of the fit without these rows, which it has with weight zero."""
+        response = respond(linearize(self.left_out(rows)))
+        estimate = estimate_of(response)
+        if self.units is not None:
+            estimate = in_units(estimate, self.units, self.estimate.labels)
+        moved = replace(self, response=response, estimate=estimate)
+        return moved, np.arange(len(self.weights))
+
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
+        lower, upper = intervals(self.estimate, prob)
+        return float(lower[i]), float(upper[i])
 
     def moved_mean(self, other: Fit) -> np.ndarray:
         """The means (a,) of another fit of the same blocks."""
