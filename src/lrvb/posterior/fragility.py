@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
-from .sensitivity import RowQuestions
+from .answering import RowQuestions
 
 SHARE = 0.5  # of the rows, beyond which nothing is left of the data to speak of
 AT_ONCE = 0.02  # of the rows, up to which influences add up well enough to be taken together

@@ -10,13 +10,14 @@ import numpy as np
 from ..engine.response import Response
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .answering import PriorQuestions, RowQuestions, answers_rows
 from .blocks import FamilyBlock
 from .certificate import Certificate
 from .estimate import Estimate
 from .fragility import Fragility, fragile
 from .intervals import check_probability
 from .leave_one_out import loo_table
-from .sensitivity import PriorQuestions, RowQuestions, Sensitivity, answers_rows
+from .sensitivity import Sensitivity
 from .what_if import grouped, influence_table, prior_table
 
 if TYPE_CHECKING:

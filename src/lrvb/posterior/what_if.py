@@ -9,9 +9,9 @@ import numpy as np
 
 from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
+from .answering import PriorQuestions, RowQuestions
 from .certificate import require_whole
 from .noted import noted
-from .sensitivity import PriorQuestions, RowQuestions
 from .table import require_finite
 
 if TYPE_CHECKING:

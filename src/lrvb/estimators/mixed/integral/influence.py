@@ -17,8 +17,8 @@ from ....errors import InvalidModel
 from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
 from ....numerics.pareto import smooth_columns
+from ....posterior.answering import REFITTED, Influence
 from ....posterior.leave_one_out import left_out_table
-from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
 from ..partitions.design import PartitionedDesign
 from ..priors.stated import MixedPriors
@@ -37,7 +37,7 @@ QUICK = 20_000  # rows up to which such fits are made
 
 @dataclass(frozen=True, eq=False)
 class MixedSensitivity(PriorSensitivity):
-    """The questions of `posterior.sensitivity.RowQuestions`, from the draws of an integrated model."""
+    """The questions of `posterior.answering.RowQuestions`, from the draws of an integrated model."""
 
     @property
     def labels(self) -> Any:
