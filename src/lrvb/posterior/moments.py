@@ -9,8 +9,8 @@ import numpy as np
 
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .answering import RowQuestions
 from .intervals import check_probability, normal_ends
-from .sensitivity import RowQuestions
 from .table import require_finite, table
 from .trusted import Trusted
 from .what_if import grouped, robust_sds

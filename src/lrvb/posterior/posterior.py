@@ -15,6 +15,7 @@ from ..engine.fitting import Fit
 from ..engine.response import Response
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .answering import PriorQuestions
 from .axes import Axes
 from .certification import ASK, Certifier, Checked
 from .draws import draw
@@ -26,7 +27,6 @@ from .noted import noted
 from .predictive import predictive, row_functions
 from .questions import WhatIf
 from .refining import Refining, SecondOrderOf
-from .sensitivity import PriorQuestions
 from .table import table
 from .verdicts import REPAIRED
 from .weighted import WeightedDraws
