@@ -61,7 +61,7 @@ class Sampling:
         """Draws from proposals fitted to the draws before them, from a wider start; None if too many."""
         d, purse = self.target.size, self.purse
         explore = int(np.clip(16 * d, 256, 2048))
-        final = max(2 * self.draws, 2048)
+        final = 2 * self.draws
         if not purse.allows(final + 2 * explore):
             return None
         most = next(n for n in range(8, 1, -1) if n == 2 or purse.allows(final + n * explore))
