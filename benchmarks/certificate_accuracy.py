@@ -3,8 +3,9 @@
     python benchmarks/certificate_accuracy.py [normal-poisson] [mixture] [digits]
 
 Normal–Poisson is judged by the exact posterior on a grid; mixtures by Gibbs chains with the same
-priors, proper ones because in a hundred rows a component may run out of them, whose own Monte Carlo error of an sd stands beside; the digits, 701 parameters, by what the
-certificate itself can say within a budget.
+priors (proper ones, because in a hundred rows a component may run out of them), whose own Monte Carlo
+error of an sd stands beside; the digits, 701 parameters, by what the certificate itself can say within
+a budget.
 """
 
 from __future__ import annotations
@@ -63,9 +64,7 @@ def mixtures() -> pd.DataFrame:
         fitted = matched.fit(X, labels, **PROPER)
         certificate = fitted.posterior_.certify(1024, seed=1)
         begun = time.process_time()
-        chain = matched.chain(
-            [1, n], X, labels, draws=SWEEPS[n], burn_in=100, least=1000, **PROPER
-        )
+        chain = matched.chain([1, n], X, labels, draws=SWEEPS[n], burn_in=100, least=1000, **PROPER)
         spent = time.process_time() - begun
         table = matched.compare(fitted, chain).set_index("quantity")
         names = [name for name in table.index if name in certificate.names]

@@ -153,13 +153,16 @@ def test_it_costs_few_passes(monkeypatch):
     response = BY_NAME["NormalPoisson-tilted"].response()
     rows = type(response.fit.bound())
     asked = []
-    for question in ("evaluate", "bend", "density", "products"):
 
-        def counted(self, *given, question=question, own=getattr(rows, question), **options):
+    def counted(question, own):
+        def ask(self, *given, **options):
             asked.append(question)
             return own(self, *given, **options)
 
-        monkeypatch.setattr(rows, question, counted)
+        return ask
+
+    for question in ("evaluate", "bend", "density", "products"):
+        monkeypatch.setattr(rows, question, counted(question, getattr(rows, question)))
     second = SecondOrder(response)
     assert np.isfinite(second.shift).all()
     assert asked == ["bend"]

@@ -342,6 +342,11 @@ def test_a_certificate_is_saved(tmp_path):
     pd.testing.assert_frame_equal(again.certificate.summary(), posterior.certificate.summary())
     with pytest.raises(lrvb.InvalidModel, match="read from a file"):
         again.certify()
+    unchecked = lrvb.infer(Regression(), regression().observed, certify=False)
+    again = lrvb.load(unchecked.save(tmp_path / "unchecked.npz"))
+    assert "certify()" not in repr(again.summary())
+    with pytest.raises(lrvb.InvalidModel, match="a file holds no density"):
+        again.certify()
 
 
 def test_a_mixture_is_certified_in_its_own_units():

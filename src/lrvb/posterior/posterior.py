@@ -256,6 +256,16 @@ class Posterior(WhatIf):
                 "This posterior was checked when it was made; for other draws call infer again with "
                 "another seed."
             )
+        if self._certifier is None and self.weighted is not None and self.weighted.verdicts:
+            raise InvalidModel(
+                "This posterior consists of draws of the exact posterior already; its verdicts are in "
+                "summary()."
+            )
+        if self._certifier is None and self._response is None and self.checked.reason:
+            raise InvalidModel(
+                f"This posterior was {self._origin} and cannot be checked any more: "
+                f"{self.checked.reason}."
+            )
         if self._certifier is None:
             self._require_engine("density to check it against")
             raise InvalidModel(
@@ -584,7 +594,10 @@ def infer(
         chunk_size=chunk_size,
     )
     if optimum.wide:
-        return cast(Posterior, WidePosterior(optimum))
+        wide = WidePosterior(optimum)
+        if certify is True:
+            wide.certify()
+        return cast(Posterior, wide)
     posterior = summarize(respond(linearize(optimum)))
     posterior.settle(certify, progress=progress)
     return posterior
