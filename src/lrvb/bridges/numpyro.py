@@ -181,7 +181,7 @@ class _Sites:
             noise = 4 * uniforms(site["name"], transform.inverse_shape(stated.shape())) - 2
             try:
                 center = transform.inv(jnp.broadcast_to(stated.mean, stated.shape()))
-            except (NotImplementedError, AttributeError):
+            except (NotImplementedError, AttributeError):  # no mean is stated: around zero
                 return transform(noise)
             return transform(noise + jnp.where(jnp.isfinite(center), center, 0.0))
 
