@@ -72,7 +72,10 @@ def infer(
         chunk_size=chunk_size,
     )
     if optimum.wide:
-        return cast(Posterior, WidePosterior(optimum))
+        wide = WidePosterior(optimum)
+        if certify is True:
+            wide.certify()
+        return cast(Posterior, wide)
     posterior = summarize(respond(linearize(optimum)))
     posterior.settle(certify, progress=progress)
     return posterior
