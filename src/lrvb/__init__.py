@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     )
     from .posterior.certificate import Certificate
     from .posterior.comparison import compare
-    from .posterior.posterior import Posterior, infer, summarize
+    from .posterior.inference import infer, summarize
+    from .posterior.posterior import Posterior
     from .posterior.wide import WidePosterior
     from .statement.model import Model
 
@@ -101,11 +102,11 @@ _HOMES = {
     "from_log_density": ".bridges.log_density",
     "from_numpyro": ".bridges.numpyro",
     "from_pymc": ".bridges.pymc",
-    "infer": ".posterior.posterior",
+    "infer": ".posterior.inference",
     "linearize": ".engine.curvature",
     "load": ".estimators.loading",
     "respond": ".engine.response",
-    "summarize": ".posterior.posterior",
+    "summarize": ".posterior.inference",
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
-from .sensitivity import PriorQuestions, RowQuestions, answers_rows
+from .answering import PriorQuestions, RowQuestions, answers_rows
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .what_if import DIFFERENT, TELLING, influence_table, of_prior, prior_table, robust_sds
 

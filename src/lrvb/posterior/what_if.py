@@ -1,18 +1,17 @@
-"""The labelled answers to what if: prior sensitivity, influence, fragility, robust sds."""
+"""The labelled answers to what if: prior sensitivity, influence, robust sds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
+from .answering import PriorQuestions, RowQuestions
 from .certificate import require_whole
 from .noted import noted
-from .sensitivity import PriorQuestions, RowQuestions
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -151,75 +150,6 @@ def grouped(
     if (codes < 0).any():
         raise InvalidData(f"{name} has missing values; give every row a level.")
     return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
-
-
-@dataclass(frozen=True, eq=False)
-class Fragility:
-    """The fewest rows without which a conclusion about one quantity would change.
-
-    `sign` and `interval` are the labels of rows whose loss flips the sign of the mean, and brings the
-    interval across zero; None where no rows do. `mean_without` has the mean after a refit without
-    them, which `confirmed` compares with the promise.
-    """
-
-    name: str
-    mean: float
-    lower: float
-    upper: float
-    n: int
-    sign: list[Any] | None
-    interval: list[Any] | None
-    mean_without: dict[str, float] = field(default_factory=dict)
-    confirmed: dict[str, bool] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        lines = [
-            f"{self.name}: mean {self.mean:.4g}, interval {self.lower:.4g} to {self.upper:.4g}, "
-            f"from {self.n} rows"
-        ]
-        for what, rows in (("interval", self.interval), ("sign", self.sign)):
-            said = "the interval would hold zero" if what == "interval" else "the sign would flip"
-            if what == "interval" and self.lower < 0 < self.upper:
-                lines.append("  the interval holds zero already")
-                continue
-            if rows is None:
-                lines.append(f"  no set of rows is found without which {said}")
-                continue
-            shown = ", ".join(map(str, rows[:6])) + (" …" if len(rows) > 6 else "")
-            verdict = "confirmed" if self.confirmed[what] else "NOT confirmed"
-            count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
-            lines.append(
-                f"  {said} without {count} ({len(rows) / self.n:.2%}: {shown}); a refit has "
-                f"mean {self.mean_without[what]:.4g}: {verdict}"
-            )
-        return "\n".join(lines)
-
-
-def fragile(sensitivity: RowQuestions, name: str, i: int, lower: float, upper: float) -> Fragility:
-    """The fewest rows by first order, each set verified by a refit."""
-    mean = float(sensitivity.estimate.m[i])
-    change = sensitivity.influence(np.array([i])).values[:, 0]
-    labels = list(sensitivity.labels)
-    away = -np.sign(mean)  # the direction of zero
-    order = np.argsort(-away * change, kind="stable")
-    helpful = away * change[order] > 0
-    reach = np.cumsum(np.where(helpful, np.abs(change[order]), 0.0))
-    half = upper - mean if mean < 0 else mean - lower
-    found: dict[str, list[Any] | None] = {}
-    after, confirmed = {}, {}
-    for what, distance in (("interval", abs(mean) - half), ("sign", abs(mean))):
-        enough = np.flatnonzero(reach > distance)
-        if distance <= 0 or not len(enough) or not helpful[enough[0]]:
-            found[what] = None
-            continue
-        rows = order[: enough[0] + 1]
-        found[what] = [labels[r] for r in rows]
-        refitted = float(sensitivity.moved_mean(sensitivity.left_out(rows))[i])
-        after[what] = refitted
-        confirmed[what] = bool(abs(refitted - mean) * np.sign(away * (refitted - mean)) >= distance)
-    return Fragility(
-        name, mean, lower, upper, len(labels), found["sign"], found["interval"], after, confirmed
-    )
 
 
 def robust_sds(

@@ -15,7 +15,7 @@ from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
-from ...integrated.integration import TooMuchWork
+from ...integrated.effort import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked

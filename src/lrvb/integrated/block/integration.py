@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...numerics.sobol import sobol
+from ..effort import enough
 from ..importance import Budget, Weighted, integrate, resampled
-from ..integration import Integral, enough
+from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..proposals import SplitT, degrees
 from .fitting import cold_start

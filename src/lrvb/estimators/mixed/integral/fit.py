@@ -11,9 +11,11 @@ from scipy.linalg import block_diag
 from ....errors import LrvbError
 from ....integrated.block.integration import integrate_block
 from ....integrated.block.model import Block
+from ....integrated.effort import TooMuchWork
 from ....integrated.gaussian import Gaussian
-from ....integrated.inside import Effects, Inside
-from ....integrated.integration import Integral, TooMuchWork, integrate_gaussian, integrate_path
+from ....integrated.inside import Effects, Evaluable, Inside
+from ....integrated.integral import Integral
+from ....integrated.integration import integrate_gaussian, integrate_path
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
@@ -90,7 +92,7 @@ def integrate_model(
     Sigma = (T - m).T @ (weights[:, None] * (T - m))
     p = len(design.names)
     Sigma[:p, :p] += np.tensordot(weights, within, axes=1)
-    beta_V, mfvb_sds = given_hyperparameters(statement, weights @ theta)
+    beta_V, mfvb_sds = given_hyperparameters(statement, weights @ theta, integral.near)
     V = _mean_field(
         found,
         design,
@@ -101,6 +103,7 @@ def integrate_model(
         theta,
         weights,
         np.outer(m[:p], m[:p]) + Sigma[:p, :p],
+        integral.near,
     )
     root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
@@ -112,7 +115,7 @@ def integrate_model(
         design,
         standard,
         statement,
-        integral,
+        replace(integral, near=None),
         theta,
         weights,
         Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
@@ -201,6 +204,7 @@ def _mean_field(
     theta: np.ndarray,
     weights: np.ndarray,
     squares: np.ndarray,
+    near: Evaluable | None,
 ) -> np.ndarray:
     """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E ββᵀ."""
     sds: dict[str, float] = {}
@@ -229,7 +233,7 @@ def _mean_field(
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
         sds |= _of_one("residual", one_sd(priors.residual, design.total, left), "residual")
-    sds |= dispersion_sds(statement, weights @ theta)
+    sds |= dispersion_sds(statement, weights @ theta, near)
     rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
     return block_diag(*parts, np.diag(rest**2))
 

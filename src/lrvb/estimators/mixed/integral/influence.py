@@ -7,7 +7,7 @@ E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from ....errors import InvalidModel
 from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
 from ....numerics.pareto import smooth_columns
+from ....posterior.answering import REFITTED, Influence
 from ....posterior.leave_one_out import left_out_table
-from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
 from ..partitions.design import PartitionedDesign
 from ..priors.stated import MixedPriors
@@ -37,7 +37,7 @@ QUICK = 20_000  # rows up to which such fits are made
 
 @dataclass(frozen=True, eq=False)
 class MixedSensitivity(PriorSensitivity):
-    """The questions of `posterior.sensitivity.RowQuestions`, from the draws of an integrated model."""
+    """The questions of `posterior.answering.RowQuestions`, from the draws of an integrated model."""
 
     @property
     def labels(self) -> Any:
@@ -70,11 +70,13 @@ class MixedSensitivity(PriorSensitivity):
                 )
         return outer.codes
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
-        By smoothed weights of the draws. The largest few of those whose k̂ is above a half are by an
-        integration without them.
+        By smoothed weights of the draws. The largest few (`refits`) of those whose k̂ is above a half
+        are by an integration without them.
         """
         codes, n = self._blocks(codes)
         drawn = sample(self.found, n)
@@ -93,7 +95,7 @@ class MixedSensitivity(PriorSensitivity):
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
         doubted = np.flatnonzero(~(k_hat <= DOUBTED) & (size > MOVES))
         if self.found.design.n <= QUICK:
-            for b in doubted[np.argsort(-size[doubted], kind="stable")][:REFITTED]:
+            for b in doubted[np.argsort(-size[doubted], kind="stable")][:refits]:
                 refitted[b] = True
                 rows = np.flatnonzero(codes == b)
                 values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
@@ -130,6 +132,18 @@ class MixedSensitivity(PriorSensitivity):
         design = self.found.design
         kept = np.setdiff1d(np.arange(design.n), rows, assume_unique=True)
         return integrate_model(take_rows(design, kept), self.priors, self.found.standard)
+
+    def without(self, rows: np.ndarray) -> tuple[MixedSensitivity, np.ndarray]:
+        """The same questions of the integration without these rows, and the places of its own."""
+        again = self.left_out(rows)
+        self.moved_mean(again)  # which has the same quantities
+        kept = np.setdiff1d(np.arange(self.found.design.n), rows, assume_unique=True)
+        return replace(self, found=again), kept
+
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
+        lower, upper = self.found.weighted.intervals(prob)
+        return float(lower[i]), float(upper[i])
 
     def moved_mean(self, other: IntegratedFit) -> np.ndarray:
         """The means (a,) of another integration of the same quantities."""

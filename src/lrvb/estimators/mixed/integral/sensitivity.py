@@ -17,8 +17,8 @@ from ....errors import InvalidModel
 from ....integrated.normal import Normal
 from ....integrated.terms import split_by_size
 from ....likelihoods.dispersion import split_coordinates
+from ....posterior.answering import PriorChange
 from ....posterior.hyperparameters import Hyperparameter
-from ....posterior.sensitivity import PriorChange
 from ..priors.stated import MixedPriors, SpreadPrior
 from .fit import IntegratedFit, integrate_model
 
