@@ -97,7 +97,8 @@ def integrate_path(
         assert isinstance(inside, Factor)
         try:
             return integrate_many(inside, theta, longest, seed, progress)
-        except NotSmooth:
+        except NotSmooth as error:
+            theta = error.evidence.get("mode", theta)
             inside.forget()
     begin(wanted, inside, len(kinds))
 

@@ -53,7 +53,7 @@ class NotHere:
 
 @dataclass(frozen=True, eq=False)
 class StoredDesign(Design):
-    """A design without rows, of which so many there were; `values` are the response's, where they matter."""
+    """A design without rows, of which so many there were; `values` are a response's of its kind."""
 
     size: int = field(kw_only=True)
     values: np.ndarray = field(kw_only=True, repr=False)
@@ -177,9 +177,13 @@ def restore(
 
 
 def _values(design: Design) -> np.ndarray:
-    """The response's different values, where the family's parameters depend on them."""
-    own = type(design.family).dispersions_of is not Likelihood.dispersions_of
-    return np.unique(design.y) if own else np.zeros(0)
+    """Numbers with which the family has the parameters that it has: of categories, one of each.
+
+    Of other responses their values matter to the search for a mode alone, and are not kept.
+    """
+    if design.family.categorical:
+        return np.unique(design.y)
+    return np.array([0.25, 0.5, 0.75])
 
 
 def _blocks(design: Design) -> list[ColumnBlock]:
