@@ -178,6 +178,28 @@ def test_robust_sds_by_group(posterior):
         posterior.sd(by=g)
 
 
+def test_robust_sds_beside_the_posteriors_are_told(posterior):
+    """A word where they differ by more than 30 %, the furthest first, and only there."""
+    assert "All within 30 %" in repr(posterior.sd("a", method="robust"))
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=300)
+    wild = lrvb.infer(Line(), {"x": x, "y": 1 + x + x**2 * rng.normal(size=300)})
+    robust, sd = wild.sd(method="robust"), wild.sd()
+    assert robust["b"] > 1.3 * sd["b"]
+    assert f"b {robust['b']:.3g} beside {sd['b']:.3g}" in repr(robust)
+    assert type(robust / sd) is pd.Series
+
+
+def test_a_component_without_rows_has_a_robust_sd_of_zero():
+    """Every row then says the same of it: the sum of squares about the mean loses no digits."""
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    model = lrvb.GaussianMixture(2, init=np.tile([1.0, 0.0], (60, 1))).fit(X)
+    robust = model.posterior_.sd("log(pi)", method="robust")
+    assert np.isfinite(robust).all()
+    assert robust.min() < 1e-8
+    assert model.check().findings[0].what in {f.what for f in model.posterior_.check().findings}
+
+
 def test_leave_one_out_against_exact_densities():
     """y ~ N(μ, 1), μ ~ N(0, 10²): log p(y_n | y_−n) is known."""
 

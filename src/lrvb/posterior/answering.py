@@ -27,6 +27,10 @@ class PriorQuestions(Protocol):
     """What a table of prior sensitivities asks."""
 
     @property
+    def verifies(self) -> str:
+        """By what `refitted` has its answer, in words."""
+
+    @property
     def sd(self) -> np.ndarray:
         """Of every coordinate of the estimate."""
 
@@ -41,14 +45,15 @@ class PriorQuestions(Protocol):
 
 
 class Influence(NamedTuple):
-    """Changes (n, k) if a row or level is left out; k_hat (n,) judges them where they are from draws.
+    """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
 
-    refitted (n,) says which are by fits of their own.
+    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws.
     """
 
     values: np.ndarray
     refitted: np.ndarray
     k_hat: np.ndarray | None = None
+    error: np.ndarray | None = None
 
 
 class RowQuestions(PriorQuestions, Protocol):

@@ -110,11 +110,12 @@ class WhatIf:
         """Leave-one-out log predictive density of every row, its local variables integrated out.
 
         By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
-        `k_hat`, sums in `attrs`. Its sum compares models of the same rows: `lrvb.compare`.
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows: `lrvb.compare`. An integrated
+        `MixedModel` has its own draws, and leaves out whole groups too: `MixedModel.loo`.
         """
         what_if = self._what_if()
         if not isinstance(what_if, Sensitivity):
-            raise InvalidModel("The model itself leaves rows out: ask model.loo().")
+            return cast(Any, what_if).loo(None, what_if.labels, False)
         if self.certificate is not None:
             T, weights = self.certificate.statistics, self.certificate.weights
             with np.errstate(divide="ignore"):

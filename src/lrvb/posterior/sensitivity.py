@@ -8,10 +8,11 @@ See: `engine.sensitivity`
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,12 +63,31 @@ def _projected(read: np.ndarray, fit: Fit) -> np.ndarray:
     return np.concatenate([np.zeros((0, read.shape[1])), *_weighted_scores(read, fit)])
 
 
-def _squares(read: np.ndarray, fit: Fit) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of rows, their sum and their sum of squares, (k,) each."""
-    n, first, second = 0, np.zeros(read.shape[1]), np.zeros(read.shape[1])
-    for part in _weighted_scores(read, fit):
-        n, first, second = n + len(part), first + part.sum(0), second + (part**2).sum(0)
-    return n, first, second
+class Spread(NamedTuple):
+    """Of n rows: their mean (k,) and the sum of squares about it (k,), which loses no digits."""
+
+    n: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    def __add__(self, other: Spread) -> Spread:  # type: ignore[override]
+        n, away = self.n + other.n, other.mean - self.mean
+        return Spread(
+            n,
+            self.mean + away * (other.n / n),
+            self.squares + other.squares + away**2 * (self.n * other.n / n),
+        )
+
+
+def spread(values: np.ndarray) -> Spread:
+    """Of rows (n, k)."""
+    mean = values.mean(axis=0)
+    return Spread(len(values), mean, ((values - mean) ** 2).sum(axis=0))
+
+
+def _spread(read: np.ndarray, fit: Fit) -> Spread:
+    """Of the scores of the rows in memory."""
+    return functools.reduce(operator.add, map(spread, _weighted_scores(read, fit)))
 
 
 def _rows_at(k: int, codes: np.ndarray | None) -> np.ndarray:
@@ -83,6 +103,7 @@ class Sensitivity:
     estimate: Estimate
     units: Units | None = None
     hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
+    verifies: str = "a refit"
 
     @property
     def fit(self) -> Fit:
@@ -201,16 +222,13 @@ class Sensitivity:
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
         if codes is None:
-            n, first, second = 0, np.zeros(len(at)), np.zeros(len(at))
-            for count, one, two in map_parts(self.fit, functools.partial(_squares, self._read(at))):
-                n, first, second = n + count, first + one, second + two
-            left = second - first**2 / max(n, 1)
+            parts = map_parts(self.fit, functools.partial(_spread, self._read(at)))
+            found = functools.reduce(operator.add, parts)
         else:
-            moved = self._moved(at, codes)
-            n, left = len(moved), ((moved - moved.mean(axis=0)) ** 2).sum(axis=0)
-        if n < 2:
+            found = spread(self._moved(at, codes))
+        if found.n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        return left * n / (n - 1)
+        return found.squares * found.n / (found.n - 1)
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""

@@ -78,6 +78,7 @@ def save(
         "converged": bool(how.converged),
         "reason": how.reason,
         "stationarity": float(how.stationarity),
+        "unit": how.unit,
         "local": {},
         "absent": posterior.absent,
         "quick": [list(pair) for pair in posterior.checked.quick],
@@ -234,7 +235,11 @@ def posterior_of(
         )
     return Posterior(
         estimate,
-        Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
+        Convergence(
+            trace=archive.array("trace"),
+            unit=header.get("unit", "iteration"),
+            **{key: header[key] for key in CONVERGENCE},
+        ),
         local_variables=StoredLocals(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),

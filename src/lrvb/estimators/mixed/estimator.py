@@ -49,7 +49,7 @@ from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_joint
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
+from .integral.certificate import MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
@@ -248,6 +248,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             converged=certificate.k_hat < 0.7,
             reason="" if certificate.k_hat < 0.7 else f"k-hat is {certificate.k_hat:.2f}",
             stationarity=0.0,
+            unit="draw",
         )
         effects = IntegratedEffects(found)
         self._drawn = Drawn(IntegratedDraws(found))
@@ -286,8 +287,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            steps = "iterations" if self.certificate_.method == VARIATIONAL else "draws"
-            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
+            state = f"{self.n_rows_:,} rows, {how} in {self.posterior_.convergence.steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 

@@ -37,6 +37,7 @@ from .matrix import checked_matrix
 from .partitioned import fit_parts
 from .parts import in_parts
 from .priors import MixturePriors, standardised_priors
+from .questions import MixtureQuestions
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
@@ -48,7 +49,7 @@ from .scaling import (
 from .trials import try_starts
 
 
-class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
+class GaussianMixture(MixtureQuestions, ComponentFunctions, DensityMixin, BaseEstimator):
     """Mixture of K multivariate normals with full covariances, by linear response variational Bayes.
 
     Attributes and methods are those of scikit-learn's `BayesianGaussianMixture`; `posterior_`

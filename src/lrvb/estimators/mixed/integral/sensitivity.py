@@ -45,6 +45,7 @@ class PriorSensitivity:
 
     found: IntegratedFit
     priors: MixedPriors
+    verifies: str = "a refit"
 
     @property
     def estimate(self) -> Any:
