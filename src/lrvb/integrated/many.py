@@ -21,7 +21,7 @@ from .frozen import Frozen as FrozenFactor
 from .importance import Budget, resampled
 from .inside import Evaluable, Evaluated, Inside
 from .integral import Integral, regression_on
-from .mode import Mode, NoMode, climb
+from .mode import Mode, NoMode, climb, steadied
 from .path import Path
 from .proposals import fit_blocks, probed
 from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
@@ -203,14 +203,12 @@ def integrate_many(
     _, m1, m2 = frozen.evaluate(sample)
     away, line = regression_on(weighted, theta, sample)
     cov = away.T @ (weighted.weights[:, None] * away)
-    m2 = steadied(m1.reshape(len(sample), -1, many.q), m2, line, cov)
+    m2 = centred(m1.reshape(len(sample), -1, many.q), m2, line, cov)
     error = float(np.hypot(off, nodes))
     return Integral(theta, weighted, error, inside, m1, m2, sample, near=frozen)
 
 
-def steadied(
-    first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray
-) -> np.ndarray:
+def centred(first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray) -> np.ndarray:
     """Second moments (k, Gm) at a sample, whose mean is that of E Var + Cov E and not of E zzᵀ.
 
     first (k, G, q) varies with θ nearly linearly, by `line` (1 + d, k), and θ with `cov` (d, d): the products
@@ -239,9 +237,10 @@ def sds(mode: Mode) -> np.ndarray:
 def _top(frozen: Frozen, start: np.ndarray, longest: np.ndarray) -> Mode:
     """The mode of frozen sums, which they may not have far from their center."""
     try:
-        return climb(frozen.log_density, start, frozen.derivatives, longest)
+        found = climb(frozen.log_density, start, frozen.derivatives, longest)
     except NoMode as error:
         raise NotSmooth(str(error)) from error
+    return steadied(frozen.log_density, found)
 
 
 def _up_and_down(x: np.ndarray, moves: np.ndarray, kinds: list[Kind]) -> list[np.ndarray]:

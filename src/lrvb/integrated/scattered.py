@@ -165,11 +165,16 @@ class Scattered:
         return near.lines(theta, X, codes, R)
 
     def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
-        """A draw of every level: not where their rows are elsewhere."""
-        raise InvalidData(
-            "Draws of every level need all rows together, which are in Dask's partitions; ask for "
-            "predictions of some rows, or fit a pandas DataFrame."
-        )
+        """A draw of every level at each of n points, each part's levels by a generator of its own."""
+        seed = int(rng.integers(2**62))
+        root = np.linalg.cholesky(np.linalg.inv(self.none._precision(theta)[0]))
+        noise = rng.standard_normal((len(theta), len(self.groups.group), self.q))
+        effects = noise @ root.swapaxes(1, 2)  # a level without rows keeps its prior's
+        for found in self.parts.map(partial(_sample, theta, seed)):
+            if found is not None:
+                effects[:, found[0]] = found[1]
+        places = self.none._places
+        return Drawn(theta[:, : self.p], tuple(effects[:, :, at] for at in places))
 
 
 class ScatteredFrozen:
@@ -193,7 +198,7 @@ class ScatteredFrozen:
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one point, by differences."""
-        return differenced(self.log_density, 0.05 * self.spread)(theta)
+        return differenced(self.log_density, 0.125 * self.spread)(theta)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with moments of every group."""
@@ -254,6 +259,17 @@ def _freeze(
     center: np.ndarray, spread: np.ndarray, own: np.ndarray, part: Factor | None
 ) -> Frozen | None:
     return None if part is None else Frozen(part, center, spread, own)
+
+
+def _sample(
+    theta: np.ndarray, seed: int, number: int, part: Factor | None
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The part's levels, and their effects (n, levels, q)."""
+    if part is None:
+        return None
+    levels = np.flatnonzero(part.groups.group >= 0)
+    drawn = part.sample(theta, np.random.default_rng([seed, number]))
+    return levels, np.concatenate([effects[:, levels] for effects in drawn.effects], axis=2)
 
 
 def _log_density(theta: np.ndarray, _: int, part: Factor | Frozen | None) -> np.ndarray | None:

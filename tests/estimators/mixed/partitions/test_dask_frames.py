@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.integrated.importance import resampled
 
 N = 900
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
@@ -198,6 +199,13 @@ def test_levels_are_summed_where_their_rows_are(formula, family):
     )
     with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
         there.predict()
+    fit = there._integrated
+    theta = fit.theta[resampled(fit.weights, 400)]
+    drawn = fit.statement.inside.sample(theta, np.random.default_rng(0)).effects[0]
+    effects = fit.effects[0]
+    # five standard errors, of 300 levels at once
+    assert np.all(np.abs(drawn.mean(0) - effects.mean) < 5 * effects.sd / np.sqrt(400))
+    assert_allclose(drawn.std(0), effects.sd, rtol=0.25)
 
 
 @pytest.mark.usefixtures("at_once")
