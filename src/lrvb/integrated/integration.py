@@ -121,7 +121,7 @@ def integrate_path(
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
             return _learnt(inside, path, proposal, log, seed, progress)
-        except NotSmooth:
+        except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
     else:
         wanted = affordable(wanted, inside.work)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,10 +85,10 @@ def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -
     return found
 
 
-def _attempt(what: str, look: Any) -> Finding:
+def _attempt(what: str, look: Callable[[], Finding]) -> Finding:
     """A finding, or why there is none."""
     try:
-        return look()  # type: ignore[no-any-return]
+        return look()
     except LrvbError as error:
         return Finding(UNKNOWN, what, str(error))
 

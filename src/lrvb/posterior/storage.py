@@ -22,7 +22,7 @@ from .archive import Archive, require_covariance, require_finite, require_sds
 from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
-from .certification import Checked
+from .certification import ASK, Checked
 from .estimate import Estimate
 from .locals import StoredLocals
 from .polish import Polish
@@ -263,7 +263,9 @@ def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
 
 
 def _reason(header: Mapping[str, Any]) -> str:
-    return str(header.get("unchecked", "the file is of an older version"))
+    """Why there is no verdict; what a certificate is made from is not in a file."""
+    given = str(header.get("unchecked", "the file is of an older version"))
+    return given.replace(ASK, "a file holds no density to check it against")
 
 
 def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:

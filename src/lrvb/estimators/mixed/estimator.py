@@ -25,6 +25,7 @@ from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
+from ..unfitted import Unfitted, not_fitted
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
@@ -43,7 +44,7 @@ from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
 from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects, require_no_smooths
+from .design.requirements import require_effects, require_no_smooths, require_noise
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_joint
@@ -67,7 +68,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive, Curves):
+class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: a name
@@ -140,6 +141,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
     def _fit(self, design: Design) -> MixedModel:
         """Fit the model to a design."""
         require_effects(design, self.factorization)
+        require_noise(design)
         standard = standardisation(design)
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
@@ -307,7 +309,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
-            raise InvalidModel("This MixedModel has not been fitted; call fit(data) first.")
+            raise not_fitted(self)
         return self.posterior_
 
     def _design(self) -> Design:

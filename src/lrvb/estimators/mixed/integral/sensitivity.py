@@ -153,6 +153,7 @@ class PriorSensitivity:
             if prior is self.priors.terms[t]:
                 continue  # the same in both of a difference
             term = statement.terms[t]
+            # a prior that is no SpreadPrior is one of the sds, or of the whole matrix, as `sds` takes both
             changed = (
                 replace(term, sds=prior.sds, correlations=prior.correlations)
                 if isinstance(prior, SpreadPrior)
@@ -233,6 +234,7 @@ def _numbers(
         if isinstance(value, float):
 
             def at(number: float, name: str = field.name) -> Any:
+                # a dataclass, as asserted above, which mypy does not carry into functions
                 return put(replace(prior, **{name: number}))  # type: ignore[type-var]
 
             found.append((field.name, value, at))
