@@ -12,6 +12,7 @@ from .errors import (
     BeyondTheData,
     CacheRefused,
     CoincidentComponents,
+    CollinearColumns,
     ForkedProcess,
     InvalidData,
     InvalidModel,
@@ -21,6 +22,7 @@ from .errors import (
     NotAMaximum,
     NotAveraged,
     NotConverged,
+    NotFitted,
     RowsGathered,
 )
 
@@ -136,6 +138,7 @@ __all__ = [
     "Check",
     "Chunks",
     "CoincidentComponents",
+    "CollinearColumns",
     "Curvature",
     "Dirichlet",
     "Family",
@@ -159,6 +162,7 @@ __all__ = [
     "NotAMaximum",
     "NotAveraged",
     "NotConverged",
+    "NotFitted",
     "Posterior",
     "Response",
     "Rows",

@@ -178,6 +178,28 @@ def test_robust_sds_by_group(posterior):
         posterior.sd(by=g)
 
 
+def test_robust_sds_beside_the_posteriors_are_told(posterior):
+    """A word where they differ by more than 30 %, the furthest first, and only there."""
+    assert "All within 30 %" in repr(posterior.sd("a", method="robust"))
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=300)
+    wild = lrvb.infer(Line(), {"x": x, "y": 1 + x + x**2 * rng.normal(size=300)})
+    robust, sd = wild.sd(method="robust"), wild.sd()
+    assert robust["b"] > 1.3 * sd["b"]
+    assert f"b {robust['b']:.3g} beside {sd['b']:.3g}" in repr(robust)
+    assert type(robust / sd) is pd.Series
+
+
+def test_a_component_without_rows_has_a_robust_sd_of_zero():
+    """Every row then says the same of it: the sum of squares about the mean loses no digits."""
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    model = lrvb.GaussianMixture(2, init=np.tile([1.0, 0.0], (60, 1))).fit(X)
+    robust = model.posterior_.sd("log(pi)", method="robust")
+    assert np.isfinite(robust).all()
+    assert robust.min() < 1e-8
+    assert model.check().findings[0].what in {f.what for f in model.posterior_.check().findings}
+
+
 def test_leave_one_out_against_exact_densities():
     """y ~ N(μ, 1), μ ~ N(0, 10²): log p(y_n | y_−n) is known."""
 
@@ -220,6 +242,36 @@ def test_a_mixture_answers_too():
     influence = model.posterior_.influence()
     assert influence.shape == (300, len(model.posterior_.names))
     assert model.posterior_.loo().attrs["n_bad"] == 0
+
+
+def test_rows_are_visited_once(monkeypatch):
+    """Influence on all quantities and robust sds are one pass over the rows each, whatever is asked."""
+    answer = lrvb.infer(Line(), line(3000))
+    seen, visit = [], lrvb.engine.sensitivity.chunks
+
+    def counted(problem, length, rows=None):
+        seen.append(problem.rows.n if rows is None else len(rows))
+        return visit(problem, length, rows)
+
+    monkeypatch.setattr(lrvb.engine.sensitivity, "chunks", counted)
+    table = answer.influence(scaled=True)
+    large = int((table.abs().max(axis=1) >= 0.1).sum())
+    assert sum(seen) <= 3000 + 3 * (large + 5)  # a row's own curvature where it is large
+    seen.clear()
+    answer.sd(method="robust")
+    assert sum(seen) == 3000
+
+
+def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
+    """And the table says so; means are exact."""
+    answer = lrvb.infer(Line(slope_var=0.05), line(60))
+    exact = answer.prior_sensitivity("b")
+    monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
+    again = lrvb.summarize(answer.response)
+    table = again.prior_sensitivity("b")
+    assert_allclose(table["d_mean"], exact["d_mean"], rtol=1e-12)
+    assert "d_sd is by a sample of 30 of the rows." in repr(table)
+    assert not again._what_if().influence(np.arange(2)).refitted.any()
 
 
 def test_files_keep_no_derivatives(posterior, tmp_path):

@@ -39,6 +39,7 @@ class PowerSensitivity:
     x: np.ndarray = field(repr=False)
     values: np.ndarray = field(repr=False)
     power: float = 2.0
+    verifies: str = "weights of the draws"
 
     def with_power(self, power: Any) -> PowerSensitivity:
         """The same with another step."""

@@ -27,6 +27,10 @@ class PriorQuestions(Protocol):
     """What a table of prior sensitivities asks."""
 
     @property
+    def verifies(self) -> str:
+        """By what `refitted` has its answer, in words."""
+
+    @property
     def sd(self) -> np.ndarray:
         """Of every coordinate of the estimate."""
 
@@ -36,19 +40,23 @@ class PriorQuestions(Protocol):
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """The derivative of all means and sds in one hyperparameter."""
 
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """What else is to be said of these quantities, or ""."""
+
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change of all means at the whole plain step, by a fit of its own."""
 
 
 class Influence(NamedTuple):
-    """Changes (n, k) if a row or level is left out; k_hat (n,) judges them where they are from draws.
+    """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
 
-    refitted (n,) says which are by fits of their own.
+    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws.
     """
 
     values: np.ndarray
     refitted: np.ndarray
     k_hat: np.ndarray | None = None
+    error: np.ndarray | None = None
 
 
 class RowQuestions(PriorQuestions, Protocol):

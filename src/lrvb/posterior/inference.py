@@ -9,6 +9,7 @@ from ..engine.curvature import linearize
 from ..engine.fitting import fit
 from ..engine.response import Response, respond
 from ..engine.second_order import refine
+from ..errors import InvalidModel
 from .certification import Certifier, check_certify
 from .correction import warn_large_correction
 from .estimate import estimate_of
@@ -20,6 +21,10 @@ from .wide import WidePosterior
 
 def summarize(response: Response) -> Posterior:
     """The posterior with labelled answers."""
+    if not isinstance(response, Response):
+        raise InvalidModel(
+            f"summarize takes the response that lrvb.respond returns, not a {type(response).__name__}."
+        )
     warn_large_correction(response)
     estimate = estimate_of(response)
     certifier = Certifier(response, estimate)
@@ -67,7 +72,10 @@ def infer(
         chunk_size=chunk_size,
     )
     if optimum.wide:
-        return cast(Posterior, WidePosterior(optimum))
+        wide = WidePosterior(optimum)
+        if certify is True:
+            wide.certify()
+        return cast(Posterior, wide)
     posterior = summarize(respond(linearize(optimum)))
     posterior.settle(certify, progress=progress)
     return posterior

@@ -240,7 +240,7 @@ class Posterior(WhatIf, Refining, Moments):
 
     def __repr__(self) -> str:
         how = "converged" if self.converged else f"NOT converged ({self.convergence.reason})"
-        head = f"<lrvb.Posterior: {how} in {self.n_iter} iterations, ELBO {self.elbo:.6g}>"
+        head = f"<lrvb.Posterior: {how} in {self.convergence.steps}, ELBO {self.elbo:.6g}>"
         shown = self.summary().to_string(max_rows=20, float_format=lambda v: f"{v:.4g}")
         note = getattr(self.summary(), "note", "")
         return "\n".join([head, shown, *([note] if note else [])])

@@ -8,10 +8,11 @@ See: `engine.sensitivity`
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,7 @@ from ..engine.curvature import linearize
 from ..engine.fitting import Fit
 from ..engine.response import Response, respond
 from ..engine.sensitivity import (
-    covariance_change,
-    covariance_here,
+    CovarianceChanges,
     map_parts,
     means_at,
     number_score,
@@ -39,6 +39,7 @@ from .intervals import intervals
 from .units import Units, in_units
 
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
+SAMPLED = 100_000  # rows beyond which a sample of so many says how sds follow a prior: to about 1 %
 MOST = 1000  # rows or levels, the largest of those, that get the Newton step
 
 
@@ -62,17 +63,40 @@ def _projected(read: np.ndarray, fit: Fit) -> np.ndarray:
     return np.concatenate([np.zeros((0, read.shape[1])), *_weighted_scores(read, fit)])
 
 
-def _squares(read: np.ndarray, fit: Fit) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of rows, their sum and their sum of squares, (k,) each."""
-    n, first, second = 0, np.zeros(read.shape[1]), np.zeros(read.shape[1])
-    for part in _weighted_scores(read, fit):
-        n, first, second = n + len(part), first + part.sum(0), second + (part**2).sum(0)
-    return n, first, second
+class Spread(NamedTuple):
+    """Of n rows: their mean (k,) and the sum of squares about it (k,), which loses no digits."""
+
+    n: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    def __add__(self, other: Spread) -> Spread:  # type: ignore[override]
+        n, away = self.n + other.n, other.mean - self.mean
+        return Spread(
+            n,
+            self.mean + away * (other.n / n),
+            self.squares + other.squares + away**2 * (self.n * other.n / n),
+        )
 
 
-def _rows_at(k: int, codes: np.ndarray | None) -> np.ndarray:
-    """The rows of a level, or the row itself."""
-    return np.array([k]) if codes is None else np.flatnonzero(codes == k)
+def spread(values: np.ndarray) -> Spread:
+    """Of rows (n, k)."""
+    mean = values.mean(axis=0)
+    return Spread(len(values), mean, ((values - mean) ** 2).sum(axis=0))
+
+
+def _spread(read: np.ndarray, fit: Fit) -> Spread:
+    """Of the scores of the rows in memory."""
+    return functools.reduce(operator.add, map(spread, _weighted_scores(read, fit)))
+
+
+def _rows_of(which: Iterable[int], codes: np.ndarray | None) -> list[np.ndarray]:
+    """The rows of each of some levels, or the rows themselves."""
+    if codes is None:
+        return [np.array([k]) for k in which]
+    order = np.argsort(codes, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(codes))])
+    return [order[ends[k] : ends[k + 1]] for k in which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +107,7 @@ class Sensitivity:
     estimate: Estimate
     units: Units | None = None
     hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
+    verifies: str = "a refit"
 
     @property
     def fit(self) -> Fit:
@@ -111,15 +136,23 @@ class Sensitivity:
         """The derivative of all means and sds in one hyperparameter."""
         direction = hyperparameter.direction()
         dm = self.response.Sigma @ number_score(self.fit, direction)
-        change = covariance_change(self.response, direction, dm, self._here)
+        change = self._covariances.along(direction, dm)
         variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
         d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
         return PriorChange(hyperparameter, self.M @ dm, d_sd)
 
     @cached_property
-    def _here(self) -> np.ndarray:
-        """Σ̂ of the engine's coordinates at the optimum."""
-        return covariance_here(self.response)
+    def _covariances(self) -> CovarianceChanges:
+        total = self.fit.problem.total
+        exact = total is not None and total <= SAMPLED  # in parts elsewhere, but not many
+        return CovarianceChanges(self.response, None if exact else SAMPLED)
+
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """Where d_sd is not of all rows, or ""."""
+        sample = self._covariances.fit
+        if sample is self.fit or sample.problem.rows is None:
+            return ""
+        return f"d_sd is by a sample of {sample.problem.rows.n:,} of the rows."
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change (a,) of all means at the whole plain step, by a fit of its own."""
@@ -141,35 +174,38 @@ class Sensitivity:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
         First order; where that is large a Newton step of the natural parameters with the rows' own
-        curvature, and for the largest few of those (`refits`) a fit without them, (n, k).
+        curvature, and for the largest few of those (`refits`) a fit without them, (n, k); none of more
+        than 100,000 rows.
         """
         values = -self._moved(at, codes)
         refitted = np.zeros(len(values), dtype=bool)
         if self.fit.problem.total is not None:  # rows in parts elsewhere: no fits without some
             return Influence(values, refitted)
         largest = self._largest(values, at)[:MOST]
-        values[largest] = self._stepped(largest, codes, values[largest], at)
-        for k in self._largest(values, at)[:refits]:
+        rows = _rows_of(largest, codes)
+        values[largest] = self._stepped(rows, values[largest], at)
+        if len(self.weights) > SAMPLED:
+            return Influence(values, refitted)
+        for k in largest[self._largest(values[largest], at)[:refits]]:
             refitted[k] = True
-            again = self.left_out(_rows_at(k, codes))
+            again = self.left_out(_rows_of([k], codes)[0])
             values[k] = (self.moved_mean(again) - self.estimate.m)[at]
         return Influence(values, refitted)
 
     def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Which move a mean by `LARGE` or more, the largest first."""
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
-        order = np.argsort(-size, kind="stable")
-        return order[size[order] >= LARGE]
+        large = np.flatnonzero(size >= LARGE)
+        return large[np.argsort(-size[large], kind="stable")]
 
     def _stepped(
-        self, which: np.ndarray, codes: np.ndarray | None, first: np.ndarray, at: np.ndarray
+        self, blocks: Sequence[np.ndarray], first: np.ndarray, at: np.ndarray
     ) -> np.ndarray:
-        """Changes (k, len(at)) by one Newton step each; the first order where that leaves the domain."""
-        if not len(which):
+        """Changes by one Newton step for each block of rows; the first order where that leaves the domain."""
+        if not blocks:
             return first
         etas = []
-        for k in which:
-            rows = _rows_at(k, codes)
+        for rows in blocks:
             score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
             etas.append(without(self.response, score, row_curvature(self.fit, rows)))
         moved = (means_at(self.fit, np.array(etas)) - self.fit.m) @ self.M[at].T
@@ -201,16 +237,13 @@ class Sensitivity:
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
         if codes is None:
-            n, first, second = 0, np.zeros(len(at)), np.zeros(len(at))
-            for count, one, two in map_parts(self.fit, functools.partial(_squares, self._read(at))):
-                n, first, second = n + count, first + one, second + two
-            left = second - first**2 / max(n, 1)
+            parts = map_parts(self.fit, functools.partial(_spread, self._read(at)))
+            found = functools.reduce(operator.add, parts)
         else:
-            moved = self._moved(at, codes)
-            n, left = len(moved), ((moved - moved.mean(axis=0)) ** 2).sum(axis=0)
-        if n < 2:
+            found = spread(self._moved(at, codes))
+        if found.n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        return left * n / (n - 1)
+        return found.squares * found.n / (found.n - 1)
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""

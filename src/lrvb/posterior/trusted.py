@@ -22,6 +22,8 @@ class Trusted(Named):
     checked: Checked
     weighted: WeightedDraws | None
     _certifier: Certifier | None
+    _response: Response | None
+    _origin: str
 
     if TYPE_CHECKING:  # of the posterior itself
 
@@ -67,6 +69,16 @@ class Trusted(Named):
             raise InvalidModel(
                 "This posterior was checked when it was made; for other draws call infer again with "
                 "another seed."
+            )
+        if self._certifier is None and self.weighted is not None and self.weighted.verdicts:
+            raise InvalidModel(
+                "This posterior consists of draws of the exact posterior already; its verdicts are in "
+                "summary()."
+            )
+        if self._certifier is None and self._response is None and self.checked.reason:
+            raise InvalidModel(
+                f"This posterior was {self._origin} and cannot be checked any more: "
+                f"{self.checked.reason}."
             )
         if self._certifier is None:
             self._require_engine("density to check it against")

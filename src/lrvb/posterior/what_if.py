@@ -9,9 +9,9 @@ import numpy as np
 
 from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
-from .answering import PriorQuestions, RowQuestions
+from .answering import REFITTED, PriorQuestions, RowQuestions
 from .certificate import require_whole
-from .noted import noted
+from .noted import noted, noted_series
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def prior_table(
     order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
     table = table.iloc[order].reset_index(drop=True)
     if verify:
-        table["verified"] = _verified(sensitivity, table, dict(zip(names, at, strict=True)), verify)
-    remark = sensitivity.remark(list(names), at) if hasattr(sensitivity, "remark") else ""
+        first = list(dict.fromkeys(table["hyperparameter"]))[:verify]
+        where = dict(zip(names, at, strict=True))
+        table["verified"] = verified(sensitivity, table, where, first)
+    remark = sensitivity.remark(list(names), at)
     telling = table[np.abs(table["change"]) > TELLING]
     telling = telling[of_prior(telling)]
     if telling.empty:
@@ -65,6 +67,7 @@ def prior_table(
         f"The prior matters: {worst['hyperparameter']} from {worst['value']:g} to "
         f"{worst['value'] + worst['step']:g} would move the mean of {worst['quantity']} by "
         f"{worst['change']:.2g} posterior sds"
+        + (f", and {worst['verified']:.2g} by {sensitivity.verifies}" if verify else "")
         + (f" ({more} more above {TELLING:g})." if more else ".")
         + (f" {remark}" if remark else ""),
     )
@@ -75,20 +78,20 @@ def of_prior(table: pd.DataFrame) -> pd.Series:
     return ~table["hyperparameter"].str.endswith("the likelihood")
 
 
-def _verified(
-    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], verify: int
-) -> Any:
-    """The change in sds by a refit at the whole step, for the first few hyperparameters; else missing."""
+def verified(
+    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], chosen: Sequence[str]
+) -> pd.Series:
+    """The change in sds by a refit at the whole step, for the hyperparameters chosen; else missing."""
     import pandas as pd
 
     known = {h.name: h for h in sensitivity.known()}
-    worst = list(dict.fromkeys(table["hyperparameter"]))[:verify]
-    refits = {name: sensitivity.refitted(known[name]) for name in worst}
+    refits = {name: sensitivity.refitted(known[name]) for name in chosen}
+    sd = np.where(sensitivity.sd > 0, sensitivity.sd, np.inf)
     values = [
-        refits[h][where[q]] / sensitivity.sd[where[q]] if h in refits else None
+        refits[h][where[q]] / sd[where[q]] if h in refits else None
         for h, q in zip(table["hyperparameter"], table["quantity"], strict=True)
     ]
-    return pd.array(values, dtype="Float64")
+    return pd.Series(values, index=table.index, dtype="Float64")
 
 
 def influence_table(
@@ -98,11 +101,12 @@ def influence_table(
     codes: np.ndarray | None,
     levels: Any,
     scaled: bool,
+    refits: int = REFITTED,
 ) -> pd.DataFrame:
     """The change of every mean if a row or level is left out, a row each."""
     import pandas as pd
 
-    values, refitted, k_hat = sensitivity.influence(at, codes)
+    values, refitted, k_hat, error = sensitivity.influence(at, codes, refits)
     if scaled:
         sd = sensitivity.sd[at]
         values = values / np.where(sd > 0, sd, np.inf)
@@ -113,7 +117,10 @@ def influence_table(
         return table
     bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
     again = int(refitted.sum())
-    said = "By weights of the draws" + (f", {again} by fits of their own" if again else "")
+    said = "By weights of the draws"
+    if error is not None and not refitted.all():
+        said += f", with a Monte Carlo error of up to {error[~refitted].max():.2g} sds"
+    said += f"; {again} by fits of their own" if again else ""
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
     result = noted(table, said + ".")
@@ -155,9 +162,23 @@ def grouped(
 def robust_sds(
     sensitivity: RowQuestions, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
 ) -> pd.Series:
-    """The infinitesimal jackknife's sds."""
+    """The infinitesimal jackknife's sds, with a word on those that are not the posterior's."""
     import pandas as pd
 
     values = np.sqrt(sensitivity.robust(at, codes))
     require_finite("robust sd", values, names)
-    return pd.Series(values, index=list(names), name="sd")
+    said = beside(names, values, sensitivity.sd[at])
+    return noted_series(pd.Series(values, index=list(names), name="sd"), said)
+
+
+def beside(names: Sequence[str], robust: np.ndarray, sd: np.ndarray) -> str:
+    """Which robust sds differ from the posterior's by more than 30 %, the furthest first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(np.log(robust / sd))
+    far = np.flatnonzero(~(apart <= np.log(DIFFERENT)) & ((robust > 0) | (sd > 0)))
+    if not len(far):
+        return "All within 30 % of the posterior's sds."
+    far = far[np.argsort(-apart[far], kind="stable")]
+    told = [f"{names[k]} {robust[k]:.3g} beside {sd[k]:.3g}" for k in far[:3]]
+    more = f", and {len(far) - 3} more" if len(far) > 3 else ""
+    return f"More than 30 % from the posterior's sds: {', '.join(told)}{more}."

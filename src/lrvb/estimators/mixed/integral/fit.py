@@ -15,10 +15,11 @@ from ....integrated.effort import TooMuchWork
 from ....integrated.gaussian import Gaussian
 from ....integrated.inside import Effects, Evaluable, Inside
 from ....integrated.integral import Integral
-from ....integrated.integration import integrate_gaussian, integrate_path
+from ....integrated.integration import integrate_gaussian, integrate_path, integrate_scattered
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
+from ....integrated.scattered import Scattered
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
 from ..design.design import Design
@@ -81,7 +82,8 @@ def integrate_model(
     at = integral.weighted.heavy()
     theta = integral.theta[at]
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
-    beta, within = _beta(statement, standard, theta)
+    beta, root = _beta(statement, standard, theta)
+    within = root @ root.swapaxes(1, 2)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
     own = statement.outside(theta, beta, design, standard)
     bends = list(statement.smooth_sds(theta).T)
@@ -105,7 +107,6 @@ def integrate_model(
         np.outer(m[:p], m[:p]) + Sigma[:p, :p],
         integral.near,
     )
-    root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
     why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
@@ -119,7 +120,9 @@ def integrate_model(
         theta,
         weights,
         Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
-        WeightedDraws(T, weights, root, verdicts),
+        WeightedDraws(
+            T, weights, root if isinstance(inside, Normal) else root[:, :0, :0], verdicts
+        ),
         effects,
         _in_design(statement, mfvb_sds),
         cross,
@@ -137,6 +140,8 @@ def _integrated(inside: Normal | Inside, seed: int, progress: Progress | None) -
     if isinstance(inside, Block):
         return integrate_block(inside, seed=seed, progress=progress)
     assert not isinstance(inside, Normal)
+    if isinstance(inside, Scattered):
+        return integrate_scattered(inside, seed, progress)
     return integrate_path(inside, seed=seed, progress=progress)
 
 
@@ -155,11 +160,15 @@ def _in_design(statement: Statement, parts: tuple) -> list:
 def _beta(
     statement: Statement, standard: Standardisation, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """β on the user's scale at the draws (n, p), and the covariance it has given each (n, p, p)."""
+    """β on the user's scale at the draws (n, p), and a root (n, p, p) of its covariance given each.
+
+    The root is taken where columns are centred: on the user's scale a column far from zero leaves no
+    covariance that rounding has not made singular.
+    """
     T, t, p = standard.T, standard.t, statement.p
     if isinstance(statement.inside, Normal):
         mean, covariance = statement.inside.beta(theta)
-        return mean @ T.T + t, T @ covariance @ T.T
+        return mean @ T.T + t, T @ np.linalg.cholesky(covariance)
     return theta[:, :p] @ T.T + t, np.zeros((len(theta), p, p))
 
 

@@ -45,6 +45,7 @@ class PriorSensitivity:
 
     found: IntegratedFit
     priors: MixedPriors
+    verifies: str = "a refit"
 
     @property
     def estimate(self) -> Any:
@@ -121,6 +122,10 @@ class PriorSensitivity:
         again = integrate_model(found.design, moved, found.standard)
         return again.estimate.m - found.estimate.m
 
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """Nothing."""
+        return ""
+
     def _score(self, hyperparameter: Hyperparameter) -> _Score:
         name, _, field = hyperparameter.name.rpartition(".")
         priors = self.priors
@@ -152,6 +157,7 @@ class PriorSensitivity:
             if prior is self.priors.terms[t]:
                 continue  # the same in both of a difference
             term = statement.terms[t]
+            # a prior that is no SpreadPrior is one of the sds, or of the whole matrix, as `sds` takes both
             changed = (
                 replace(term, sds=prior.sds, correlations=prior.correlations)
                 if isinstance(prior, SpreadPrior)
@@ -232,6 +238,7 @@ def _numbers(
         if isinstance(value, float):
 
             def at(number: float, name: str = field.name) -> Any:
+                # a dataclass, as asserted above, which mypy does not carry into functions
                 return put(replace(prior, **{name: number}))  # type: ignore[type-var]
 
             found.append((field.name, value, at))
