@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_SHIFT = 6  # from x + 6 ≥ 7 on the series below is good to 3e-14
+_SHIFT = 6  # from x + 6 ≥ 7 on the series below is good to 2e-13
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
 
 
