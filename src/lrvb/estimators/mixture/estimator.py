@@ -298,7 +298,11 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
             second_order=functools.partial(refine, response, units=units, shift=-shift),
             certifier=Certifier(response, estimate, units, -shift),
             sensitivity=Sensitivity(
-                response, estimate, units, functools.partial(prior_numbers, self, scaling)
+                response,
+                estimate,
+                units,
+                functools.partial(prior_numbers, self, scaling),
+                volume=-float(np.log(scaling.scale).sum()),
             ),
         )
         self.means_ = params["mu"]["loc"]
