@@ -61,3 +61,17 @@ def test_a_kink_is_refused():
 
     with pytest.raises(NotSmooth, match="A cubic through"):
         learnt(log_density)
+
+
+@pytest.mark.parametrize(
+    "log_density",
+    [
+        lambda x: x[:, 0] ** 3 - (x**2).sum(1) / 2,  # rises without end
+        lambda x: np.where((x > 1).any(1), -(x**2).sum(1) / 2, -np.inf),  # hardly anywhere finite
+    ],
+    ids=["rising", "nowhere"],
+)
+def test_what_has_no_finite_middle_is_refused(log_density):
+    """At the first look, before anything is drawn from it."""
+    with pytest.raises(NotSmooth):
+        learnt(log_density)

@@ -26,6 +26,7 @@ CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS = 4
 _EDGE = 5.0  # sds from the middle beyond which the cubic goes on as a normal density
+_DIRECTIONS = 256  # in which it must fall
 _FLOOR = 1e-3  # least weight of a point in the fit
 
 
@@ -71,6 +72,22 @@ class Cubic:
         beyond = np.maximum(radius**2 - edge**2, 0.0) / 2
         return self.top + self._features(inner) @ self.coefficients - beyond
 
+    def falls(self) -> bool:
+        """Whether it is below its height at the middle on spheres, half way to the edge and there.
+
+        Beyond the edge it goes on as a normal density does: what does not fall on the way has no finite
+        middle to draw from.
+        """
+        d = len(self.mean)
+        directions = np.random.default_rng(0).standard_normal((_DIRECTIONS, d))
+        directions /= np.sqrt((directions**2).sum(1))[:, None]
+        middle = float(self._features(np.zeros((1, d)))[0] @ self.coefficients)
+        edge = _EDGE * np.sqrt(d)
+        return all(
+            bool((self._features(share * edge * directions) @ self.coefficients < middle - 1).all())
+            for share in (0.5, 1.0)
+        )
+
     def _standard(self, x: np.ndarray) -> np.ndarray:
         return np.linalg.solve(self.root, (x - self.mean).T).T
 
@@ -94,7 +111,7 @@ def learn(
     progress: Callable[[int, int], None] | None = None,
 ) -> Learnt:
     """Draws of exp(log density)/Z, of which `evaluate` gives exact values; `NotSmooth` if none will do."""
-    m = points_needed(d)
+    m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
     found = evaluate(x)
     for round_ in range(_ROUNDS):
@@ -102,6 +119,8 @@ def learn(
         if finite.sum() < m / 2:
             break
         cubic = Cubic(x[finite], found.value[finite])
+        if not cubic.falls():
+            break
         weighted = integrate(cubic, start, refit, budget, seed)
         at = resampled(weighted.weights, CHECKED, seed + round_)
         checked = evaluate(weighted.x[at])
