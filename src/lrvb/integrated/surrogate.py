@@ -25,7 +25,8 @@ K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS = 4
-_EDGE = 5.0  # sds from the middle beyond which the cubic goes on as a normal density
+_EDGE = 4.0  # sds beyond the typical radius √d from which the cubic goes on as a normal density
+_HIGHEST = 0.5  # of the cubic above the highest value seen: points need not have met the mode
 _FLOOR = 1e-3  # least weight of a point in the fit
 
 
@@ -43,7 +44,10 @@ class Learnt(NamedTuple):
 
 
 class Cubic:
-    """All monomials of degree three and less in standardised coordinates, by weighted least squares."""
+    """All monomials of degree three and less in standardised coordinates, by weighted least squares.
+
+    It never rises above the highest value that was seen: a cubic does somewhere, and draws would all go there.
+    """
 
     def __init__(self, x: np.ndarray, value: np.ndarray):
         weight = np.exp((value - value.max()) / 2) + _FLOOR
@@ -66,10 +70,10 @@ class Cubic:
         """At n points (n, d), (n,)."""
         e = self._standard(x)
         radius = np.sqrt((e**2).sum(1))
-        edge = _EDGE * np.sqrt(x.shape[1])
+        edge = np.sqrt(x.shape[1]) + _EDGE
         inner = e * np.minimum(1.0, edge / np.maximum(radius, 1e-300))[:, None]
         beyond = np.maximum(radius**2 - edge**2, 0.0) / 2
-        return self.top + self._features(inner) @ self.coefficients - beyond
+        return self.top + np.minimum(self._features(inner) @ self.coefficients, _HIGHEST) - beyond
 
     def _standard(self, x: np.ndarray) -> np.ndarray:
         return np.linalg.solve(self.root, (x - self.mean).T).T
@@ -96,7 +100,7 @@ def learn(
     """Draws of exp(log density)/Z, of which `evaluate` gives exact values; `NotSmooth` if none will do."""
     m = points_needed(d)
     x = start.draw(m, seed)
-    found = evaluate(x)
+    found, off = evaluate(x), np.inf
     for round_ in range(_ROUNDS):
         finite = np.isfinite(found.value)
         if finite.sum() < m / 2:
