@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ _MOST = 3000  # nodes of one sum
 _COARSE = 41  # nodes on which information is first looked for
 _EXTREME = 8.0  # |log sd| up to which nodes are made
 _DIFFERENCE = 1e-3  # of hyperparameters, for the slopes of the gradient
+_PRODUCT = 60  # multiplications of a matrix product that cost as much as one density
 _CELLS = 4  # to a step of nodes, of which a draw is made
 _FINE, _FINEST = 33, 401  # nodes of an effect that is drawn
 _HERMITE = ((0.1, 3), (0.4, 5), (1.0, 9), (2.0, 15), (np.inf, 25))  # nodes by sd/width of rows
@@ -102,7 +104,7 @@ class Chain:
         products = sum(
             len(depth.level) * made.K.size for depth, made in zip(self.depths, nodes, strict=True)
         )
-        return len(self.of) * len(nodes[-1].t) + products / 20 + 1000
+        return len(self.of) * len(nodes[-1].t) + products / _PRODUCT + 1000
 
     def start(self) -> np.ndarray:
         """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
@@ -133,7 +135,7 @@ class Chain:
                 return
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian of one θ (d,): in β by `of_beta`, else by differences of the gradient."""
+        """Value, gradient and Hessian of one θ (d,): of β by `of_beta`, else by its gradient's differences."""
         p, d = self.p, len(theta)
         value, gradient, H = self.of_beta(theta)
         for j in range(p, d):
@@ -204,7 +206,9 @@ class Chain:
         """Every term's posterior means and sds, from mean moments of the levels with rows."""
         prior = weights @ np.exp(2 * theta[:, self.p : self.p + self.k])
         found = []
-        for f, (own, square) in enumerate(zip(self._split(first), self._split(second), strict=True)):
+        for f, (own, square) in enumerate(
+            zip(self._split(first), self._split(second), strict=True)
+        ):
             term, level = self.terms[f], self.depths[f].level
             mean, squares = np.zeros(term.levels), np.full(term.levels, prior[f])
             mean[level], squares[level] = own, square
@@ -241,7 +245,7 @@ class Chain:
             size = max(len(made.t) for made in sums.nodes)
             Z, weight, extra = np.zeros((len(X), size)), np.zeros((len(X), size)), np.zeros(len(X))
             weight[:, 0] = 1.0
-            for f, here in enumerate(place):
+            for f in range(self.k):
                 whole, T = known == f, len(sums.nodes[f].t)
                 Z[whole, :T], weight[whole, :T] = sums.nodes[f].t, P[f][at[whole]]
             for f, here in enumerate(place):
@@ -260,18 +264,21 @@ class Chain:
         effects = [
             sds[:, [f]] * rng.standard_normal((n, term.levels)) for f, term in enumerate(self.terms)
         ]
-        for i, point in enumerate(theta):
-            sums = self._sums(point, apart=False)
-            above = np.zeros(1)
-            for f, (depth, sd) in enumerate(zip(self.depths, sds[i], strict=True)):
-                s, t = above[depth.parent], sums.nodes[f].t
+        points, place = np.unique(theta, axis=0, return_inverse=True)
+        for i, point in enumerate(points):
+            same = np.flatnonzero(place.reshape(-1) == i)
+            sums, above = self._sums(point, apart=False), np.zeros((len(same), 1))
+            for f, (depth, sd) in enumerate(zip(self.depths, sds[same[0]], strict=True)):
+                s, t = above[:, depth.parent], sums.nodes[f].t
                 fine = int(np.clip(2 * _REACH * sd / (t[1] - t[0]), _FINE, _FINEST))
                 e = np.linspace(-_REACH, _REACH, fine) * sd
                 log_w = np.log(np.maximum(sums.W[f], np.finfo(float).tiny))
-                log_p = _between(t, log_w, s[:, None] + e) - (e / sd) ** 2 / 2
-                drawn = Line(log_p, _CELLS).draw(np.arange(len(s)), rng.random(len(s)))
-                effects[f][i, depth.level] = e[0] + (e[1] - e[0]) * drawn
-                above = s + effects[f][i, depth.level]
+                which = np.tile(np.arange(len(depth.level)), len(same))
+                log_p = _between(t, log_w, which, s.reshape(-1, 1) + e) - (e / sd) ** 2 / 2
+                drawn = Line(log_p, _CELLS).draw(np.arange(len(log_p)), rng.random(len(log_p)))
+                z = (e[0] + (e[1] - e[0]) * drawn).reshape(s.shape)
+                effects[f][np.ix_(same, depth.level)] = z
+                above = s + z
         return Drawn(theta[:, : self.p], tuple(part[:, :, None] for part in effects))
 
     def _places(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -342,7 +349,7 @@ class Chain:
             step = min(self.step * unit, _KERNEL * sd / min(1.0, _START / self.step))
             half = max(6, int(np.ceil(_REACH * np.sqrt(variance) / step)))
             relative = float(sd) / unit
-            x, w = np.polynomial.hermite_e.hermegauss(
+            x, w = _normal_nodes(
                 next(count for most, count in _HERMITE if relative * self.step <= most)
             )
             around = len(above) * len(x) if found and apart else np.inf
@@ -360,7 +367,7 @@ class Chain:
                 K *= (t[1] - t[0]) / (sd * np.sqrt(2 * np.pi))
             else:
                 t = (above[:, None] + sd * x).ravel()
-                K = np.kron(np.eye(len(above)), (w / w.sum())[:, None])
+                K = np.kron(np.eye(len(above)), w[:, None])
             found.append(Nodes(t, K))
             above = t
         return found
@@ -401,15 +408,24 @@ class Chain:
         return total + self.rows.log_prior_dispersion(theta[:, p + k :])
 
 
-def _between(t: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values (G, T) at equidistant nodes t (T,), at others (G, Q): polynomials of degree five through six."""
+@cache
+def _normal_nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss and Hermite's nodes and weights of a standard normal."""
+    x, w = np.polynomial.hermite_e.hermegauss(count)
+    return x, w / w.sum()
+
+
+def _between(t: np.ndarray, values: np.ndarray, which: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Values (G, T) at equidistant nodes t (T,) of groups `which` (k,) at others (k, Q), (k, Q).
+
+    Polynomials of degree five through six nodes.
+    """
     place = (at - t[0]) / (t[1] - t[0])
     first = np.clip(np.floor(place).astype(int) - 2, 0, len(t) - 6)
     x = np.clip(place - first, -0.5, 5.5)
-    rows = np.arange(len(values))[:, None]
     total = np.zeros(at.shape)
     for j in range(6):
         others = [i for i in range(6) if i != j]
         weight = np.prod([(x - i) / (j - i) for i in others], axis=0)
-        total += weight * values[rows, first + j]
+        total += weight * values[which[:, None], first + j]
     return total

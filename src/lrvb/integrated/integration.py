@@ -31,7 +31,7 @@ WORK = 6e8  # evaluations of a row's density that one integration may cost: abou
 FEWEST = 512  # final draws below which nothing can be said
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
 WANTED = 0.03  # of an sd, above which more draws are taken
-NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
+NODE_ERROR = 0.05  # root mean square of what sums may leave of a log density: no mean moves by more of its sd
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _AGAIN = 512
 _CHECKED = 32  # draws at which the sums inside are checked
@@ -52,8 +52,9 @@ class LevelMoments(NamedTuple):
 class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
-    node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments at
-    the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
+    node_error is what the log density is off by over the draws, its root mean square. first and second are
+    `evaluate`'s moments at the draws, where they were kept, or at the points `sample` (k, d) from the
+    posterior. noise (n, P) is
     what each of P probes alone would add to the log density, where it is known by their mean. doubt (n,) is a
     part of the log density that is known to no more than about its own size.
     """
@@ -238,7 +239,7 @@ def integrate_path(
         nonlocal kept
         if kept is None:
             return path.log_density(x)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             value, first, second = inside.evaluate(path.natural(x))
             value = value + path.log_volume(x[:, p:])
         beyond = np.isnan(value)  # a tail that double precision does not reach
@@ -260,9 +261,13 @@ def integrate_path(
     natural = path.natural(weighted.x)
     checked = inside.error(natural[resampled(weighted.weights, _CHECKED)])
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), inside)
+        return Integral(natural, weighted, _rms(checked), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), inside, first, second)
+    return Integral(natural, weighted, _rms(checked), inside, first, second)
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def _is_long(budget: Budget, work: float) -> bool:
@@ -298,7 +303,7 @@ def _learnt(
     p, d = inside.p, len(log)
 
     def evaluate(x: np.ndarray) -> Evaluated:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             value, first, second = inside.evaluate(path.natural(x))
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
@@ -308,7 +313,7 @@ def _learnt(
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
-    error = float(np.hypot(found.off, checked.max()))
+    error = float(np.hypot(found.off, _rms(checked)))
     _, first, second = found.exact
     return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
 

@@ -46,7 +46,7 @@ class Learnt(NamedTuple):
 class Cubic:
     """All monomials of degree three and less in standardised coordinates, by weighted least squares.
 
-    It never rises above the highest value that was seen: a cubic does somewhere, and draws would all go there.
+    It never rises far above the highest value seen: a cubic does somewhere, and draws would all go there.
     """
 
     def __init__(self, x: np.ndarray, value: np.ndarray):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +21,13 @@ class Depth(NamedTuple):
 
     def sum(self, below: np.ndarray) -> np.ndarray:
         """Sums over what lies within each level (m, …), (G, …)."""
+        if len(below) == len(self.starts):
+            return below
         return np.add.reduceat(below, self.starts, axis=0)
 
 
 class Tree(NamedTuple):
-    """Rows in their order (N,), the depths from the outermost in, and the last one's level of each row (N,)."""
+    """Rows in their order (N,), the depths from the outermost in, and each row's level of the last (N,)."""
 
     rows: np.ndarray
     depths: tuple[Depth, ...]
@@ -52,5 +55,5 @@ def is_chain(codes: Sequence[np.ndarray]) -> bool:
     """Whether every factor's levels (N,) lie within one level of the factor before it."""
     return all(
         len(np.unique(np.column_stack(pair), axis=0)) == len(np.unique(pair[1]))
-        for pair in zip(codes, codes[1:], strict=False)
+        for pair in pairwise(codes)
     )
