@@ -135,7 +135,7 @@ class Chain:
                 return
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian of one θ (d,): of β by `of_beta`, else by its gradient's differences."""
+        """Value, gradient and Hessian of one θ (d,): of β by `of_beta`, else by differences of that."""
         p, d = self.p, len(theta)
         value, gradient, H = self.of_beta(theta)
         for j in range(p, d):

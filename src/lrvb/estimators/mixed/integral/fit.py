@@ -16,6 +16,7 @@ from ....integrated.inside import Effects, Inside
 from ....integrated.integration import Integral, TooMuchWork, integrate_gaussian, integrate_path
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
+from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
@@ -70,8 +71,8 @@ def integrate_model(
     statement = state(design, priors, standard)
     try:
         integral = _integrated(statement.inside, seed, progress)
-    except TooMuchWork as error:
-        if isinstance(statement.inside, Normal):
+    except (TooMuchWork, NoMode) as error:
+        if isinstance(statement.inside, Normal | Block):
             raise
         statement = state(design, priors, standard, _clause(error))
         integral = _integrated(statement.inside, seed, progress)
