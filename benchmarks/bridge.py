@@ -204,7 +204,7 @@ def measure(folder: Path, name: str, method: str) -> dict[str, Any]:
         import jax
 
         jax.config.update("jax_enable_x64", True)
-    if method in TWINS:
+    if method in TWINS:  # imported for its time, which is not measured
         import pymc  # noqa: F401
     else:
         import numpyro.infer  # noqa: F401

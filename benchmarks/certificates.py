@@ -23,7 +23,7 @@ import lrvb
 from lrvb.integrated.importance import Budget, integrate
 from lrvb.integrated.proposals import SplitT
 from lrvb.models import NormalMixture, NormalPoisson, RandomSlope
-from lrvb.posterior.certification import refitted
+from lrvb.posterior.proposal import refitted
 from lrvb.posterior.target import Target
 from lrvb.studies.reference import simulate
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -167,11 +168,11 @@ def _data(n: int) -> dict[str, np.ndarray]:
     return {"x": x, "y": rng.poisson(np.exp(1.5 * x + 0.5 * rng.normal(size=n)))}
 
 
-def _best(action: object, repeats: int) -> float:
+def _best(action: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()
-        action()  # type: ignore[operator]
+        action()
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
 

@@ -12,6 +12,7 @@ from .errors import (
     BeyondTheData,
     CacheRefused,
     CoincidentComponents,
+    CollinearColumns,
     ForkedProcess,
     InvalidData,
     InvalidModel,
@@ -21,6 +22,7 @@ from .errors import (
     NotAMaximum,
     NotAveraged,
     NotConverged,
+    NotFitted,
     RowsGathered,
 )
 
@@ -62,7 +64,8 @@ if TYPE_CHECKING:
     )
     from .posterior.certificate import Certificate
     from .posterior.comparison import compare
-    from .posterior.posterior import Posterior, infer, summarize
+    from .posterior.inference import infer, summarize
+    from .posterior.posterior import Posterior
     from .posterior.wide import WidePosterior
     from .statement.model import Model
 
@@ -101,11 +104,11 @@ _HOMES = {
     "from_log_density": ".bridges.log_density",
     "from_numpyro": ".bridges.numpyro",
     "from_pymc": ".bridges.pymc",
-    "infer": ".posterior.posterior",
+    "infer": ".posterior.inference",
     "linearize": ".engine.curvature",
     "load": ".estimators.loading",
     "respond": ".engine.response",
-    "summarize": ".posterior.posterior",
+    "summarize": ".posterior.inference",
 }
 
 
@@ -135,6 +138,7 @@ __all__ = [
     "Check",
     "Chunks",
     "CoincidentComponents",
+    "CollinearColumns",
     "Curvature",
     "Dirichlet",
     "Family",
@@ -158,6 +162,7 @@ __all__ = [
     "NotAMaximum",
     "NotAveraged",
     "NotConverged",
+    "NotFitted",
     "Posterior",
     "Response",
     "Rows",

@@ -23,6 +23,10 @@ class InvalidModel(LrvbError, ValueError):
     """The model's statement cannot be used; the message names the block or the term."""
 
 
+class NotFitted(InvalidModel, AttributeError):
+    """A result was asked of an estimator before `fit`."""
+
+
 class NotConverged(LrvbError, UserWarning):
     """The fit stopped early; a warning where a result is still returned, with remedies."""
 
@@ -37,6 +41,10 @@ class NotAveraged(LrvbError, UserWarning):
 
 class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
+
+
+class CollinearColumns(LrvbError, UserWarning):
+    """The columns of a mixture do not vary in every direction; a warning, the result is returned."""
 
 
 class LargeCorrection(LrvbError, UserWarning):

@@ -155,8 +155,8 @@ class LKJ:
         k = np.arange(1, q)
         b = self.eta + (q - k - 1) / 2
         constant = -np.sum((q - k) * (betaln(b, b) + (2 * b - 1) * np.log(2)))
-        if self.eta == 1:  # of singular matrices too, whose log |R| is −∞
-            return np.full(R.shape[:-2], constant)
+        if self.eta == 1:  # uniform, up to the very ends
+            return np.full(R.shape[:-2], constant)[()]
         return constant + (self.eta - 1) * np.linalg.slogdet(R)[1]
 
 

@@ -80,6 +80,8 @@ def test_without_the_check():
     posterior = lrvb.from_log_density(lambda x: -0.5 * x @ x, np.zeros(2)).infer(check=False)
     assert posterior.certificate is None
     assert (posterior.summary()["verdict"] == "not checked").all()
+    with pytest.raises(lrvb.InvalidModel, match=r"check=True\) checks it"):
+        posterior.certify()
     np.testing.assert_allclose(posterior.draws(4000)["x"].std(axis=0), 1, rtol=0.06)
 
 

@@ -194,8 +194,13 @@ def test_mixture(people, tmp_path, capsys):
 
 def test_mixture_of_one_column(people, tmp_path, capsys):
     out = tmp_path / "out"
-    arguments = ["mixture", people, "--components", 2, "--out", out, "--columns", "age"]
+    arguments = ["mixture", people, "--components", 2, "--out", out, "--columns", "age", "--check"]
     assert main([str(a) for a in arguments]) == 0
+    found = pd.read_csv(out / "check.csv", index_col="what")
+    assert {"convergence", "priors", "rows", "robust sds"} <= set(found.index)
+    page = (out / "index.html").read_text()
+    assert "How far to believe it" in page
+    assert all(f"<span>{what}</span>" in page for what in found.index)
     assert (out / "components.png").stat().st_size > 5000
     assert not (out / "correlations.csv").exists()
 

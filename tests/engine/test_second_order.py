@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import CASES
+from lrvb.collapsed.autodiff import AutodiffSum
 from lrvb.engine.ascent import Search
 from lrvb.engine.objective import Objective, Point
 from lrvb.engine.response import Response
@@ -132,6 +133,42 @@ def test_gram_sums_bend_as_differences_say():
     near = rows.density(around(m, R), gradient=True).gradient
     sd = np.sqrt(np.diag(response.Sigma))
     assert_allclose(rows.bend(m, R) * sd, second_differences(near) * sd, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.data is not None], ids=lambda case: case.name
+)
+def test_row_sums_bend_as_differences_say(case):
+    """The same of rows by differentiation, whose cumulants are the families' own."""
+    response = case.response()
+    rows, m = AutodiffSum().bind(response.fit.problem), response.m
+    R = np.linalg.cholesky(response.Sigma + 1e-12 * np.diag(np.diag(response.Sigma)))
+    near = rows.density(around(m, R), gradient=True).gradient
+    sd = np.sqrt(np.diag(response.Sigma))
+    assert_allclose(rows.bend(m, R) * sd, second_differences(near) * sd, atol=2e-3)
+
+
+def test_it_costs_few_passes(monkeypatch):
+    """All means: one bend and no curvature of all rows; an sd: two curvatures."""
+    response = BY_NAME["NormalPoisson-tilted"].response()
+    rows = type(response.fit.bound())
+    asked = []
+
+    def counted(question, own):
+        def ask(self, *given, **options):
+            asked.append(question)
+            return own(self, *given, **options)
+
+        return ask
+
+    for question in ("evaluate", "bend", "density", "products"):
+        monkeypatch.setattr(rows, question, counted(question, getattr(rows, question)))
+    second = SecondOrder(response)
+    assert np.isfinite(second.shift).all()
+    assert asked == ["bend"]
+    asked.clear()
+    second.variance(linear(np.eye(len(response.m))[0]))
+    assert asked == ["evaluate", "evaluate"]
 
 
 @pytest.mark.filterwarnings("ignore:The second order moves")

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 import lrvb
 from cases import CASES, Case
 from lrvb.engine.sensitivity import (
+    means_at,
     number_score,
     refit_weighted,
     row_curvature,
@@ -107,12 +108,42 @@ def test_a_row_left_out(case):
     weights = np.ones(n)
     weights[1] = 0.0
     score = next(row_scores(fit, np.array([1])))[0]
-    step = without(Sigma, score, row_curvature(fit, np.array([1])))
+    eta = without(case.response(), score, row_curvature(fit, np.array([1])))
+    step = means_at(fit, eta[None])[0] - fit.m
     exact = refit_weighted(fit, weights).m - fit.m
     sd = np.sqrt(np.diag(Sigma))
     first = np.abs(-Sigma @ score - exact) / sd
     # what a Newton step leaves is of the second order in the change
     assert (np.abs(step - exact) / sd).max() <= max(first.max(), (np.abs(exact) / sd).max() ** 2)
+
+
+def test_a_conjugate_step_is_the_refit_however_much_a_row_weighs():
+    """y ~ N(xᵀβ, 1): natural parameters lose exactly what the row added, and no iteration is left."""
+
+    class Known(lrvb.Model):
+        columns = ("X", "y")
+
+        def global_blocks(self, rows):
+            return {"beta": lrvb.MultivariateNormal(2)}
+
+        def global_term(self, m):
+            return -(m.beta.xx[0, 0] + m.beta.xx[1, 1]) / 20
+
+        def local_term(self, m, z, row):
+            square = row.X @ m.beta.xx @ row.X
+            return -(row.y**2 - 2 * row.y * (row.X @ m.beta.x) + square) / 2
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2))
+    X[3] *= 8  # most of what is known of β
+    fit = lrvb.fit(Known(), {"X": X, "y": X @ [1.0, -1.0] + rng.normal(size=12)})
+    response = lrvb.respond(lrvb.linearize(fit))
+    row = np.array([3])
+    eta = without(response, next(row_scores(fit, row))[0], row_curvature(fit, row))
+    weights = np.ones(12)
+    weights[3] = 0.0
+    assert_allclose(means_at(fit, eta[None])[0], refit_weighted(fit, weights).m, rtol=1e-9)
+    assert np.isnan(means_at(fit, -eta[None])).all()  # a negative precision
 
 
 def test_densities_of_rows_add_up():

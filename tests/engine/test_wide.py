@@ -54,6 +54,11 @@ def test_a_wide_posterior_is_that_of_matrices(monkeypatch, tmp_path):
     assert_allclose(ours.summary()["sd"], narrow.sd(), rtol=1e-7)
     with pytest.raises(lrvb.InvalidModel, match="no quantity 'c'"):
         ours.sd("c")
+    assert ours.certificate is None
+    assert set(ours.summary()["verdict"]) == set(ours.verdicts["verdict"]) == {"not checked"}
+    assert "thousands of coordinates" in repr(ours.summary("tau"))
+    with pytest.raises(lrvb.InvalidModel, match="global coordinates"):
+        lrvb.infer(Crossed(), data, certify=True)
     some = ours.narrow(["a[3]", "b[1]", "tau"])
     chosen = ["a[3]", "b[1]", "tau", "log(tau)"]
     assert some.names == chosen

@@ -17,10 +17,12 @@ from numpy.testing import assert_allclose
 import lrvb
 from cases import CASES
 from lrvb.engine.density import CollapsedDensity
-from lrvb.integrated.importance import Budget, integrate
-from lrvb.integrated.proposals import SplitT
-from lrvb.posterior.certification import Certifier, Purse
+from lrvb.engine.modes import Modes
+from lrvb.posterior.certification import Certifier
 from lrvb.posterior.estimate import estimate_of
+from lrvb.posterior.purse import Purse
+from lrvb.posterior.sampling import Sampling
+from lrvb.posterior.starts import look_around
 from lrvb.posterior.target import Target
 from lrvb.studies.reference import normal_poisson, simulate
 from mixtures import overlapping
@@ -122,6 +124,55 @@ def test_two_far_modes_are_never_trusted():
     assert certificate.k_hat < 0.7
     assert 0.4 < certificate.others < 0.6
     assert certificate.summary().loc["theta", "verdict"] == "do not trust"
+
+
+class Product(lrvb.Model):
+    """y ~ N(ab, 1): the signs of a and b are not known, and the two optima are about two sds apart."""
+
+    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
+
+    def global_term(self, m):
+        return -(m.a.xx + m.b.xx) / 8
+
+    def local_term(self, m, z, row):
+        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
+
+
+@pytest.mark.parametrize("y", [0.6, 1.1])
+def test_optima_near_each_other_are_both_drawn_from(y):
+    """By symmetry both means are zero; draws from one optimum alone are not believed."""
+    posterior = lrvb.infer(Product(), {"y": np.full(5, y)}, certify=False)
+    found = posterior.certify(seed=1).summary()
+    exact = _by_grid(5, y)
+    assert set(found["verdict"]) == {"repaired"}
+    assert (np.abs(found["mean"]) < 4 * found["mcse"]).all()
+    assert_allclose(found["sd"], exact, rtol=0.1)
+    sampling = Sampling(Target(posterior.response), None, 512, 0)
+    one = sampling.places[0].t().draw(512, 0)
+    modes = look_around(sampling.target, posterior.response, 1, 12)
+    assert not modes.others
+    sampling.know(posterior.response, modes.near)
+    weights = np.full(512, 1 / 512)
+    here = one[(one - sampling.target.center) @ [1, 1] * np.sign(sampling.target.center[0]) > 0]
+    assert 0.4 < sampling.missed(here, np.full(len(here), 1 / len(here))) < 0.6
+    assert sampling.missed(np.concatenate([one[:256], -one[:256]]), weights) == 0
+
+
+def _by_grid(n, y):
+    """The sd of a and of b."""
+    side = np.linspace(-12, 12, 801)
+    a, b = np.meshgrid(side, side)
+    p = np.exp(-(a**2 + b**2) / 8 - n * (y - a * b) ** 2 / 2)
+    return np.sqrt((p * a**2).sum() / p.sum())
+
+
+def test_too_few_other_starts_rule_nothing_out(monkeypatch):
+    """Where hardly a fit from another start ends at an optimum, nobody has looked."""
+    posterior = regression()
+    monkeypatch.setattr("lrvb.posterior.certification.look_around", lambda *given: Modes(starts=2))
+    found = posterior._certifier.certify()
+    assert {verdict for verdict, _ in found.verdicts} == {"doubtful"}
+    assert "other starts" in found.summary()["why"].iloc[0]
 
 
 class Banana(lrvb.Model):
@@ -291,6 +342,11 @@ def test_a_certificate_is_saved(tmp_path):
     pd.testing.assert_frame_equal(again.certificate.summary(), posterior.certificate.summary())
     with pytest.raises(lrvb.InvalidModel, match="read from a file"):
         again.certify()
+    unchecked = lrvb.infer(Regression(), regression().observed, certify=False)
+    again = lrvb.load(unchecked.save(tmp_path / "unchecked.npz"))
+    assert "certify()" not in repr(again.summary())
+    with pytest.raises(lrvb.InvalidModel, match="a file holds no density"):
+        again.certify()
 
 
 def test_a_mixture_is_certified_in_its_own_units():
@@ -330,10 +386,9 @@ def test_chains_lean_on_control_variates():
     """HMC of a Gaussian posterior: a mean's control variates leave nothing of its Monte Carlo error."""
     posterior = regression()
     certifier, target = posterior._certifier, Target(posterior.response)
-    start = SplitT(target.center, target.root, np.ones(2), np.ones(2), 7.0)
-    weighted = integrate(target, start, budget=Budget(256, rounds=0))
-    purse = Purse(target, None, None)
-    found = certifier._of_chains(target, certifier._chains(target, weighted, 0, purse), weighted)
+    sampling = Sampling(target, Purse(target, None, None), 256, 0)
+    weighted = sampling.plain(256)
+    found = certifier._of_chains(target, sampling.chains(weighted), weighted)
     table = found.summary()
     assert found.method == "hmc"
     assert_allclose(table["mean"], table["lrvb_mean"], rtol=1e-8)

@@ -14,7 +14,7 @@ from lrvb.posterior.quick_verdict import judge_sizes
 from lrvb.studies.reference import simulate
 
 BY_NAME = {case.name: case for case in CASES}
-NONE = Modes((), False, 8)
+NONE = Modes(starts=8)
 
 
 class Squared(lrvb.Model):
@@ -76,8 +76,9 @@ def test_words_follow_sizes():
     assert words([0.6, 0.0], [1.0, 1.0]) == ["do not trust", "doubtful"]
     assert words([0.0, 0.0], [1.6, -0.2]) == ["do not trust", "do not trust"]
     assert words([0.0, 0.0], [np.nan, 1.0]) == ["do not trust", "doubtful"]
-    rival = Modes((Mode(-3.5, np.zeros(1), np.zeros(1)),), False, 8)
-    assert words([0.0], [1.0], rival) == ["doubtful"]
+    rival = Mode(-3.5, None, None)
+    for modes in (Modes(others=(rival,)), Modes(near=(rival,))):
+        assert words([0.0], [1.0], modes) == ["doubtful"]
 
 
 def test_a_check_that_fails_says_why(monkeypatch):

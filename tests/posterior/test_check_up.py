@@ -33,6 +33,17 @@ def test_a_far_row_and_a_sharp_prior_are_said():
     assert "level" in repr(lrvb.infer(Line(), data).check(by=groups))
 
 
+def test_a_step_that_first_order_overstates_is_verified():
+    """Twice a scale that is small already: first order says half an sd and more, a refit less."""
+    page = lrvb.infer(Line(slope_var=0.02), line(20)).check()
+    found = {finding.what: finding.sentence for finding in page.findings}["priors"]
+    first, refit = (
+        float(part.split()[-1])
+        for part in found.split(" by a refit")[0].split(" sds by first order,")
+    )
+    assert abs(refit) < abs(first)
+
+
 def test_a_fit_that_stopped_is_a_problem():
     with pytest.warns(lrvb.NotConverged):
         page = lrvb.infer(

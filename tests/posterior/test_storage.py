@@ -16,6 +16,7 @@ import pytest
 import lrvb
 from cases import CASES
 from lrvb.posterior import storage
+from lrvb.posterior.certification import ASK
 
 BY_NAME = {str(case): case for case in CASES}
 COUNTS = BY_NAME["NormalPoisson-tilted"]
@@ -41,7 +42,9 @@ def returned(posterior: lrvb.Posterior, path: Path) -> lrvb.Posterior:
         pd.testing.assert_frame_equal(again.corr(method=method), posterior.corr(method=method))
         pd.testing.assert_series_equal(again.sd(method=method), posterior.sd(method=method))
     pd.testing.assert_frame_equal(again.summary(0.9), posterior.summary(0.9))
-    assert repr(again) == repr(posterior)
+    assert repr(again) == repr(posterior).replace(
+        ASK, "a file holds no density to check it against"
+    )
     for key in ("elbo", "converged", "n_iter"):
         assert getattr(again, key) == getattr(posterior, key)
     trace = posterior.convergence.trace

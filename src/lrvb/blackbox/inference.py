@@ -332,7 +332,9 @@ def _posterior(
         origin="inferred from a log density",
         weighted=drawn,
         absent=absent,
-        checked=Checked(certificate, reason="it was asked for with check=False"),
+        checked=Checked(
+            certificate, reason="it was asked for with check=False; infer(check=True) checks it"
+        ),
         axes=Axes(density.dims, density.coords),
         sensitivity=PowerSensitivity(density, x, drawn.values),
     )

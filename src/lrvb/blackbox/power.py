@@ -16,8 +16,8 @@ import numpy as np
 from ..errors import InvalidModel
 from ..numerics.lazy import jnp
 from ..numerics.pareto import smooth
+from ..posterior.answering import PriorChange
 from ..posterior.hyperparameters import Hyperparameter
-from ..posterior.sensitivity import PriorChange
 from .density import LIKELIHOOD, Density
 from .kernel import WIDE, Batched
 
@@ -29,7 +29,7 @@ _SAME = 1e-9  # relative: a site whose log density does not change with other si
 
 @dataclass(frozen=True, eq=False)
 class PowerSensitivity:
-    """The questions of `posterior.sensitivity.PriorQuestions`, of draws x (n, D) and values T (n, a).
+    """The questions of `posterior.answering.PriorQuestions`, of draws x (n, D) and values T (n, a).
 
     Hyperparameters are log₂ of the power of the whole prior, of each site's, and of the likelihood; the
     prior is that of the sites that do not depend on others.
@@ -39,6 +39,7 @@ class PowerSensitivity:
     x: np.ndarray = field(repr=False)
     values: np.ndarray = field(repr=False)
     power: float = 2.0
+    verifies: str = "weights of the draws"
 
     def with_power(self, power: Any) -> PowerSensitivity:
         """The same with another step."""

@@ -28,7 +28,7 @@ def _wrapped(tree: xr.DataTree) -> Any:
     """The tree as the installed ArviZ takes it."""
     try:
         import arviz
-    except ImportError:
+    except ImportError:  # xarray's own container is what ArviZ takes since 1.0
         return tree
     if hasattr(arviz, "from_datatree"):  # the era of InferenceData
         return arviz.from_datatree(tree)

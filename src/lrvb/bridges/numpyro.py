@@ -187,7 +187,7 @@ class _Sites:
             noise = jax.random.uniform(draw, shape, minval=-2.0, maxval=2.0)
             try:
                 center = transform.inv(jnp.broadcast_to(stated.mean, stated.shape()))
-            except (NotImplementedError, AttributeError):
+            except (NotImplementedError, AttributeError):  # no mean is stated: around zero
                 return transform(noise)
             return transform(noise + jnp.where(jnp.isfinite(center), center, 0.0))
 

@@ -24,6 +24,7 @@ from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
+_CUBIC = 9  # local coordinates up to which a row's third cumulants are held
 _FEW = 64  # points whose values are found one by one, by the programs of the fit
 
 
@@ -105,9 +106,15 @@ class _ChunkedSum:
         return value
 
     def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
-        gradient = self.density(around(m, R), gradient=True).gradient
-        assert gradient is not None
-        return second_differences(gradient)
+        structure = self.problem.structure
+        if not structure.conjugate or structure.local.size > _CUBIC:
+            gradient = self.density(around(m, R), gradient=True).gradient
+            assert gradient is not None
+            return second_differences(gradient)
+        program, total = bend_program(structure), np.zeros(len(m))
+        for chunk in self._kept or chunks(self.problem, self.size):
+            total += np.asarray(program(self.problem.traced, m, R, chunk.columns, chunk.weights))
+        return total
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure
@@ -275,6 +282,58 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
         return jax.vmap(one)(points)
 
     return alone if structure.conjugate and not gradient else densities
+
+
+@shared
+def bend_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, R, columns, weights) → ∂ tr(RRᵀH̃)/∂m of rows linear in z, by differentiation.
+
+    H̃ is then the Hessian of Σ_n w_n (ℓ(m, 0) + A(η_n)) with η_n = ∂ℓ/∂z, and nobody sees more of A than
+    its first three derivatives at m, the cumulants of q(z): a cubic in η_n stands for it.
+    """
+
+    def bend(traced: Any, m: Any, R: Any, columns: Any, weights: Any) -> Any:
+        def at(m: Any, row: Any) -> Any:
+            term = functools.partial(structure.local_term, traced, m)
+            row = structure.row(row)
+            return jax.value_and_grad(lambda z: term(z, row))(jnp.zeros(structure.local.size))
+
+        def cumulants(row: Any) -> Any:
+            eta = at(m, row)[1]
+            local = structure.local.at(structure.row(row))
+
+            def two(eta: Any) -> Any:
+                q = local.evaluate(eta)
+                C = local.dense(q.C)
+                V = C @ C.T
+                return V, (q.m, V)
+
+            third, (mean, V) = jax.jacfwd(two, has_aux=True)(eta)
+            return eta, mean, V, third
+
+        def cubic(moved: Any, row: Any, known: Any) -> Any:
+            eta, k1, k2, k3 = known
+            rest, now = at(moved, row)
+            d = now - eta
+            return rest + k1 @ d + d @ k2 @ d / 2 + ((k3 @ d) @ d) @ d / 6
+
+        known = jax.vmap(cumulants)(columns)
+
+        def total(moved: Any) -> Any:
+            return weights @ jax.vmap(cubic, (None, 0, 0))(moved, columns, known)
+
+        def trace(moved: Any) -> Any:
+            def along(r: Any) -> Any:
+                def first(moved: Any) -> Any:
+                    return jax.jvp(total, (moved,), (r,))[1]
+
+                return jax.jvp(first, (moved,), (r,))[1]
+
+            return jax.vmap(along)(R.T).sum()
+
+        return jax.grad(trace)(m)
+
+    return bend
 
 
 @shared

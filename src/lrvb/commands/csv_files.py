@@ -25,7 +25,12 @@ def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
         table = pd.read_csv(path, sep=separator, low_memory=False)
     except pd.errors.EmptyDataError:
         raise InvalidData(f"The file {path} is empty; its first line must name columns.") from None
-    except (pd.errors.ParserError, csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidData(
+            f"The file {path} is no text in UTF-8 (byte {error.start} is {error.object[error.start]:#x}); "
+            "save it as CSV in UTF-8."
+        ) from error
+    except (pd.errors.ParserError, csv.Error) as error:
         first = str(error).strip().partition("\n")[0]
         raise InvalidData(f"The file {path} cannot be read as CSV: {first}.") from error
     except OSError as error:
@@ -58,6 +63,8 @@ def _require_equal_lines(path: Path, separator: str) -> None:
         for fields in reader:
             if not fields or (names != 1 and not any(fields) and len(fields) == 1):
                 continue  # an empty line
+            if not names:
+                _require_distinct(path, fields)
             names = names or len(fields)
             if len(fields) != names:
                 raise InvalidData(
@@ -66,6 +73,16 @@ def _require_equal_lines(path: Path, separator: str) -> None:
                     "field that holds the separator in quotes.",
                     row=reader.line_num,
                 )
+
+
+def _require_distinct(path: Path, fields: list[str]) -> None:
+    """Every column has a name of its own: Pandas would number the others in silence."""
+    for name in fields:
+        if name and fields.count(name) > 1:
+            raise InvalidData(
+                f"The file {path} has more than one column '{name}'; rename or drop all but one.",
+                column=name,
+            )
 
 
 def write_csv(table: pd.DataFrame, path: Path, index_label: str | None = None) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 from ..data.files import whole_set
 from ..errors import LrvbError
 from ..likelihoods import DEFAULT, FAMILIES
+from .check_page import add_check, checked
 from .common import output_folder, require_plots
 from .csv_files import read_csv, write_csv
 
@@ -49,11 +50,7 @@ def add(subparsers: Any) -> None:
         metavar="WHAT",
         help="error, or drop to leave out rows with missing values (default: error)",
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="a section of the page on how far the answer can be believed: priors, groups, replicated data",
-    )
+    add_check(parser, "priors, groups, replicated data")
     parser.add_argument(
         "--weights", metavar="COLUMN", help="how often each row counts (default: once)"
     )
@@ -136,7 +133,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
             if len(random)
             else []
         ),
-        *(_checked(model, html, out) if options.check else []),
+        *([_checked(model, out)] if options.check else []),
         html.section("Figures", figures),
         html.section("Priors", [html.table(priors)]),
     ]
@@ -152,13 +149,9 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
     )
 
 
-def _checked(model: Any, html: Any, out: Path) -> list[str]:
-    """The page of `MixedModel.check`, which also goes to check.csv."""
+def _checked(model: Any, out: Path) -> str:
     _say("Checking priors, groups and replicated data")
-    findings = [(f.what, f.state, f.sentence) for f in model.check().findings]
-    found = pd.DataFrame(findings, columns=["what", "state", "sentence"]).set_index("what")
-    write_csv(found, out / "check.csv", "what")
-    return [html.section("How far to believe it", [html.table(found)])]
+    return checked(model, out)
 
 
 def _readable(priors: pd.DataFrame) -> pd.DataFrame:

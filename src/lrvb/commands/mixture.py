@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..data.files import whole_set
 from ..errors import InvalidData, LrvbError
+from .check_page import add_check, checked
 from .common import UsageError, output_folder, require_plots
 from .csv_files import chosen_columns, read_csv, write_csv
 
@@ -50,6 +51,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--starts", type=int, default=4, metavar="N", help="tried, the best kept (default: 4)"
     )
+    add_check(parser, "priors, rows, robust sds")
     parser.set_defaults(run=run)
 
 
@@ -121,6 +123,9 @@ def _write(
         html.section("Weights", [html.table(tables["weights"])]),
         html.section("Standard deviations within each component", [html.table(tables["sds"])]),
     ]
+    if options.check:
+        _say("Checking priors and rows")
+        body.append(checked(mixture, out))
     if "correlations" in tables:
         body.append(html.section("Correlations", [html.table(tables["correlations"])]))
     body.append(

@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import InvalidData
 
 LARGEST = 1e150  # squares of larger numbers, summed over rows, overflow
+SMALLEST = 1e-150  # squares of a column of smaller ones vanish
 
 
 class Row:

@@ -45,6 +45,10 @@ def linearize(fit: Fit, *, local_sum: LocalSum | None = None) -> Curvature:
 
     The fit's last Newton step has assembled both; `local_sum` computes H anew in another way.
     """
+    if not isinstance(fit, Fit):
+        raise InvalidModel(
+            f"linearize takes the fit that lrvb.fit returns, not a {type(fit).__name__}."
+        )
     if fit.wide:
         raise InvalidModel(
             f"The model has {len(fit.m)} global coordinates, too many for matrices of them; lrvb.infer "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,39 +14,57 @@ from ..collapsed.chunks import point_chunks
 from ..collapsed.seam import SMALL
 from ..errors import LrvbError
 from ..families import Dirichlet
+from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
 from ..statement.programs import global_density_program
 from .ascent import Search
-from .newton import Curved
-from .objective import Objective
+from .newton import Curved, curved
+from .objective import Objective, Point
 from .response import Response
 
-FAR = 3.0  # sds of some quantity between two optima that are not one
+SAME = 0.3  # sds of some quantity up to which two optima are one, each found to about `NEAR`
+FAR = 3.0  # sds of some quantity up to which draws around one optimum may reach another
 NEAR = 0.03  # sds from an optimum that is found: its evidence is then off by half of the square
 _MOST_COPIES = 6  # whose 720 orders are tried
 
 
 class Mode(NamedTuple):
-    """Another optimum: log evidence to one loop less that of the first, its means and parameters."""
+    """Another optimum: log evidence to one loop less that of the first, and what is known there."""
 
     gain: float
-    m: np.ndarray
-    eta: np.ndarray
+    point: Point
+    curved: Curved
+
+    def response(self, response: Response) -> Response:
+        """Linear response at this optimum, of the same problem."""
+        fit = replace(response.fit, point=self.point, curved=self.curved)
+        Sigma = linear_response(self.curved.C, self.curved.H, self.curved.K)
+        return Response(fit, self.curved.C, Sigma)
 
 
 class Modes(NamedTuple):
-    """Optima that are not the first, and whether some were copies of it under other labels."""
+    """Optima that are not the first: `others` far from it, `near` where draws around it may come.
 
-    others: tuple[Mode, ...]
-    relabelled: bool
-    starts: int
+    `relabelled` is whether some starts ended at copies under other labels, `starts` how many ended at
+    an optimum at all.
+    """
+
+    others: tuple[Mode, ...] = ()
+    near: tuple[Mode, ...] = ()
+    relabelled: bool = False
+    starts: int = 0
 
     @property
     def share(self) -> float:
-        """Share of the evidence of all optima that the others hold."""
-        odds = float(np.exp(np.clip([mode.gain for mode in self.others], -700, 700)).sum())
-        return odds / (1 + odds)
+        """Share of the evidence of all optima that the far ones hold."""
+        return share_of(self.others)
+
+
+def share_of(modes: Iterable[Mode]) -> float:
+    """Share of the evidence that modes hold beside the first."""
+    odds = float(np.exp(np.clip([mode.gain for mode in modes], -700, 700)).sum())
+    return odds / (1 + odds)
 
 
 @in_double
@@ -73,12 +92,12 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
     sd = np.sqrt(np.diag(response.Sigma))
     orders = [np.arange(alpha.size), *relabellings(alpha)]
     base = _evidence(fit.elbo, fit.curved)
-    found: list[Mode] = []
-    relabelled, begun, tried = False, time.monotonic(), 0
+    far: list[Mode] = []
+    near: list[Mode] = []
+    relabelled, begun, ended = False, time.monotonic(), 0
     for eta in starts:
         if time.monotonic() - begun > seconds:
             break
-        tried += 1
         search = Search(objective, 100, progress=False)
         try:
             search.begin(eta, explicit=False)
@@ -90,16 +109,27 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
             search.close()
         if not converged or search.curved is None or not search.curved.is_concave:
             continue
+        ended += 1
         away = [_distance(search.point.m[order], response.m, sd) for order in orders]
-        if away[0] <= FAR:
-            continue
-        if min(away) <= FAR:
-            relabelled = True
+        copy = int(np.argmin(away))
+        relabelled |= copy > 0 and away[copy] <= FAR
+        if away[copy] <= SAME:
             continue
         gain = _evidence(search.point.elbo, search.curved) - base
-        if all(_distance(search.point.m, mode.m, sd) > FAR for mode in found):
-            found.append(Mode(gain, search.point.m, search.point.eta))
-    return Modes(tuple(found), relabelled, tried)
+        mode = Mode(gain, search.point, search.curved)
+        if copy > 0 and away[copy] <= FAR:
+            mode = _relabelled(mode, orders[copy])
+        kept = near if away[copy] <= FAR else far
+        if all(_distance(mode.point.m, one.point.m, sd) > SAME for one in kept):
+            kept.append(mode)
+    return Modes(tuple(far), tuple(near), relabelled, ended)
+
+
+def _relabelled(mode: Mode, order: np.ndarray) -> Mode:
+    """The same optimum under other labels."""
+    point = mode.point.permuted(order)
+    assert point.H is not None
+    return Mode(mode.gain, point, curved(point.residual, point.C, point.H))
 
 
 def relabellings(alpha: MeanField) -> Iterator[np.ndarray]:

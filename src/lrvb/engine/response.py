@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidModel
 from ..numerics.algebra import gram, linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
@@ -75,5 +76,9 @@ def respond(curvature: Curvature) -> Response:
 
     Paper: eq:lrvb_derivative_defn
     """
+    if not isinstance(curvature, Curvature):
+        raise InvalidModel(
+            f"respond takes the curvature that lrvb.linearize returns, not a {type(curvature).__name__}."
+        )
     Sigma = linear_response(curvature.C, curvature.H, curvature.K)
     return Response(curvature.fit, curvature.C, Sigma)

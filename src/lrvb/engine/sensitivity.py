@@ -23,7 +23,7 @@ from ..errors import InvalidModel, NotConverged
 from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
 from ..numerics.lazy import jax
-from ..statement.programs import shared
+from ..statement.programs import shared, valid_means_program
 from ..statement.structure import Structure
 from ..statement.tracing import reads_number
 from .fitting import Fit, default_sum, fit
@@ -162,9 +162,23 @@ def row_curvature(fit: Fit, rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def without(Sigma: np.ndarray, score: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """−(Σ̂⁻¹ + H̃_n)⁻¹g_n (a,): the Newton step of m when rows of this score and curvature are left out."""
-    return -np.linalg.solve(np.eye(len(score)) + Sigma @ curvature, Sigma @ score)
+def without(response: Response, score: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """η (a,) one Newton step of the fixed point away, when rows of this score and curvature are left out.
+
+    δη = −g_n + (H̃ − H̃_n)δm with δm = −(Σ̂⁻¹ + H̃_n)⁻¹g_n. Its means are nearer to the refit's than m* + δm: a
+    conjugate update is linear in η, however much a row weighs.
+    """
+    Sigma = response.Sigma
+    dm = -np.linalg.solve(np.eye(len(score)) + Sigma @ curvature, Sigma @ score)
+    assert response.fit.curved is not None
+    return np.asarray(response.eta - score + (response.fit.curved.H - curvature) @ dm)
+
+
+@in_double
+def means_at(fit: Fit, etas: np.ndarray) -> np.ndarray:
+    """m (S, a) at natural parameters (S, a); NaN where those are outside the domain."""
+    means, valid = valid_means_program(fit.problem.structure)(etas)
+    return np.where(np.asarray(valid)[:, None], np.asarray(means), np.nan)
 
 
 @in_double

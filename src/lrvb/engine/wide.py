@@ -55,7 +55,7 @@ class Products:
             given = np.zeros((size, v.shape[1]))
             given[: len(part)] = part
             total = np.asarray(program(problem.traced, self.point.m, given))
-            if rows is not None:
+            if rows is not None:  # by autodiff alone, whose sums have products
                 total = total + rows.products(self.point.m, given)  # type: ignore[attr-defined]
             parts.append(total[: len(part)])
         return np.concatenate(parts)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InvalidModel
 from ..posterior.storage import known_families, posterior_of, read
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def load(
     def make(header: dict[str, Any], archive: Archive) -> Posterior | MixedModel:
         posterior = posterior_of(header, archive, known)
         if "mixed" not in header:
+            if family is not None or functions:
+                raise InvalidModel(
+                    f"'{path}' holds a posterior and no mixed model, to which family= and functions= "
+                    "belong; leave them out."
+                )
             return posterior
         from .mixed.storage import model_of
 

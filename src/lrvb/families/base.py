@@ -255,7 +255,9 @@ class Family:
         return f"{type(self).__name__}({arguments})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key() == other._key()  # type: ignore[attr-defined]
+        if not isinstance(other, Family) or type(self) is not type(other):
+            return False
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self), self._key()))

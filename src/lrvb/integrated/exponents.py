@@ -98,7 +98,7 @@ class Exponents:
             ez *= self.total[..., None]
             result -= ez
             return result.swapaxes(0, 1)
-        for block in fixed.groups.blocks(z[0].size):
+        for block in fixed.groups.blocks(z[0].size):  # of lambdas' defaults mypy infers no types
             E = self.E[block.rows]
             E[~block.there] = 0.0
             here, trials = ez[block.groups], self._trials(block)

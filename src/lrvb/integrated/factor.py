@@ -86,16 +86,22 @@ class Factor(ABC):
         self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
         self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
         self._log = np.array(self.kinds) == "log"
+        self._box: tuple[np.ndarray, np.ndarray] | None
+        self._frame: Frame | None
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known of where the groups' effects are."""
         self._center = self.start()
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
         # in place of modes where there may be several
-        concave = rows.likelihood.concave
+        concave = self.rows.likelihood.concave
         self._frame = None if concave else Frame.nothing(self.G, self.q, self._center)
         self.drop = FAR if self.N < MANY else NEAR
         self._known = 0.0  # what the log density is off by at the center
-        self._box: tuple[np.ndarray, np.ndarray] | None = None  # once chosen, (G, q) each
+        self._box = None  # once chosen, (G, q) each
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
@@ -218,18 +224,26 @@ class Factor(ABC):
             cut[at] = (1 - inner / sums.total) @ self.groups.counts
         return off, cut, largest
 
-    def choose_nodes(self, theta: np.ndarray) -> None:
+    def choose_nodes(
+        self,
+        theta: np.ndarray,
+        tolerance: float = TOLERANCE,
+        move: bool = True,
+        least: int = 0,
+    ) -> None:
         """Ends, and the fewest nodes, that suffice at n points; the first of them is the center.
 
         What nodes are off by at the center is known then, and taken out everywhere: only its change
-        over the posterior matters. The moments of each level ask for more of its own sum.
+        over the posterior matters, where nodes `move` with θ. The moments of each level ask for more of
+        its own sum.
         """
         self._learn(theta)
-        for nodes in self.ladder:
+        for nodes in (nodes for nodes in self.ladder if nodes >= least):
             self.nodes = nodes
             off, cut, largest = self._off(theta)
             self._known = float(off[0])
-            if np.max(np.abs(off - off[0]) + cut) < TOLERANCE and largest < EACH:
+            change = off - off[0] if move else off
+            if np.max(np.abs(change) + cut) < tolerance and largest < EACH:
                 return
 
     def _learn(self, theta: np.ndarray) -> None:
@@ -510,9 +524,7 @@ class Factor(ABC):
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
-        """Products of effects whose means are kept: squares first."""
-        q = self.q
-        return [(i, i) for i in range(q)] + [(i, j) for i in range(q) for j in range(i)]
+        return pairs_of(self.q)
 
     @property
     def _places(self) -> list[slice]:
@@ -608,3 +620,8 @@ class Factor(ABC):
         ):
             total = total + term.log_prior(part, term.spread(part))
         return total + self.rows.log_prior_dispersion(theta[:, p + k :])
+
+
+def pairs_of(q: int) -> list[tuple[int, int]]:
+    """Products of a level's q effects whose means are kept: squares first."""
+    return [(i, i) for i in range(q)] + [(i, j) for i in range(q) for j in range(i)]

@@ -262,9 +262,11 @@ class Gaussian(Normal):
             value -= self.G * spreads[t].logdet / 2
             at = here.stop
         Q = tau[:, None, None, None] * self.D + blocks[:, None]
-        E, logdet = inverse_of(Q)
+        # a correlation of one, to rounding, leaves no finite number: a point of weight zero, as below
+        with np.errstate(divide="ignore", invalid="ignore"):
+            E, logdet = inverse_of(Q)
+            S, rhs, reduced = self.schur(E, tau)
         value -= logdet.sum(1) / 2
-        S, rhs, reduced = self.schur(E, tau)
         value += tau**2 * reduced / 2
         for t, start in zip(self.others, self.offsets, strict=False):
             q, G = self.terms[t].q, self.terms[t].levels

@@ -45,8 +45,8 @@ class Lines(NamedTuple):
     extra: np.ndarray
 
 
-class Inside(Protocol):
-    """What an integration over β and hyperparameters asks: θ = (β, u), u of d − p coordinates."""
+class Summed(Protocol):
+    """A log density of β and hyperparameters, levels summed out: θ = (β, u), u of d − p coordinates."""
 
     p: int
 
@@ -54,17 +54,25 @@ class Inside(Protocol):
     def kinds(self) -> list[Kind]:
         """Kinds of θ."""
 
-    def start(self) -> np.ndarray:
-        """A first θ."""
-
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points."""
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one point."""
 
+
+class Evaluable(Summed, Protocol):
+    """The same, with moments of what was summed out."""
+
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log p(y, θ) at n points, with the moments of what was summed out."""
+
+
+class Inside(Evaluable, Protocol):
+    """What an integration over θ asks besides, of the levels too."""
+
+    def start(self) -> np.ndarray:
+        """A first θ."""
 
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray

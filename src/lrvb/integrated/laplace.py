@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .chain import Chain
-from .inside import Inside
+from .inside import Inside, Summed
 from .mode import Mode
 
 _CLOSE = 1e-4
@@ -15,7 +15,7 @@ _FLAT = 1e-6
 
 
 def conditional_mode(
-    inside: Inside, u: np.ndarray, beta: np.ndarray, close: float = _CLOSE
+    inside: Summed, u: np.ndarray, beta: np.ndarray, close: float = _CLOSE
 ) -> Mode:
     """β's mode given u, from a start, with the Hessian there: Newton's method, halved where it falls.
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .coordinates import Bend
-from .inside import Inside
+from .inside import Summed
 from .laplace import conditional_mode
 from .mode import Mode, differenced
 from .proposals import Target
@@ -36,7 +36,7 @@ class Path:
 
     def __init__(
         self,
-        inside: Inside,
+        inside: Summed,
         mode: Mode,
         marginal: np.ndarray | None = None,
         straight: bool = False,

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..errors import ForkedProcess
 from .lazy import jax
@@ -57,4 +57,4 @@ def in_double(function: F) -> F:
         with double():
             return function(*args, **kwargs)
 
-    return wrapped  # type: ignore[return-value]
+    return cast(F, wrapped)

@@ -6,37 +6,32 @@ weights are poor it is adapted; where they stay poor, HMC takes over, whitened b
 
 from __future__ import annotations
 
-import numbers
-import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from ..engine.modes import Modes
 from ..engine.response import Response
-from ..engine.second_order import refine
 from ..errors import InvalidModel, LrvbError
-from ..integrated.importance import Budget, Refit, Weighted, integrate
-from ..integrated.proposals import Proposal, SplitT, fit_blocks
+from ..integrated.importance import Weighted
 from ..numerics.double import in_double
-from ..numerics.hmc import Chains, average, hmc, r_hat
+from ..numerics.hmc import Chains, average
 from ..statement.problem import Problem
 from .certificate import Certificate, require_whole
 from .estimate import Estimate
+from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
+from .sampling import Sampling
 from .starts import STARTS, look_around
 from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
-from .verdicts import K_HAT, R_HAT
+from .verdicts import K_HAT, MODE
 
-FEW = 20  # coordinates up to which a proposal of two t's is fitted
 MOST = 50  # coordinates up to which HMC is tried
-CHAINS = 64
-GRADIENTS = 12_000  # of one round of chains; each costs about three values
-ROUNDS = 4  # of HMC, each whitened by the draws of the one before
 START = 60  # passes that a fit from a far start is counted as
-MANY_PASSES = 10**15  # where no limit is given
+ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
 DRAWS = 1024
 ASK = "posterior.certify() makes one"
 WORK = 5e7  # elementary terms of an automatic certificate: about a second
@@ -88,32 +83,56 @@ class Certifier:
         bar = tqdm(total=None, desc="certify", unit="draw", disable=not progress)
         target.watch(bar)
         try:
-            first = draws if passes is None else int(np.clip(passes, 64, draws))
-            weighted = integrate(target, _start(target), budget=Budget(first, rounds=0), seed=seed)
-            best = self._of_weights(target, weighted)
-            few = target.size <= MOST
-            if not weighted.k_hat < K_HAT and purse.allows(draws):
-                second = self._second_order(target, draws, seed)
-                if second is not None:
-                    best = min(best, self._of_weights(target, second), key=_unsettled)
-                    weighted = max(weighted, second, key=lambda w: w.ess)
-            if best.unsettled and (thorough or few):
-                adapted = self._adapted(target, draws, seed + 1, purse)
-                if adapted is not None:
-                    best = min(best, self._of_weights(target, adapted), key=_unsettled)
-                    weighted = max(weighted, adapted, key=lambda w: w.ess)
-            if thorough and best.unsettled and few and purse.allows(3 * GRADIENTS):
-                chains = self._chains(target, weighted, seed, purse)
-                best = min(best, self._of_chains(target, chains, weighted), key=_unsettled)
+            sampling = Sampling(target, purse, draws, seed)
+            weighted = sampling.plain(first(draws, passes))
+            kept = [Kept(self._of_weights(target, weighted), weighted)]
+            modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
+            sampling.know(self.response, modes.near)
+            kept[0] = kept[0]._replace(missed=sampling.missed(weighted.x, weighted.weights))
+            self._go_on(sampling, kept, thorough)
+            best = min(kept, key=_unsettled)
             far = self._far(target, purse)
-            affordable = min(starts, purse.passes // START)
-            left = purse.seconds
-            modes = look_around(target, self.response, seed, affordable, left)
         finally:
             bar.close()
-        looked = (affordable > 0 and left > 0) or starts == 0
-        found = replace(best, others=modes.share, relabelled=modes.relabelled, looked=looked)
-        return replace(found, far=far)
+        looked = starts == 0 or modes.starts >= min(starts, ENDED)
+        others = max(modes.share, best.missed)
+        found = replace(best.certificate, others=others, relabelled=modes.relabelled)
+        return replace(found, looked=looked, far=far)
+
+    def _go_on(self, sampling: Sampling, kept: list[Kept], thorough: bool) -> None:
+        """Better draws, one way after another, until nothing is unsettled."""
+        target = sampling.target
+        few = target.size <= MOST
+
+        def add(weighted: Weighted | None) -> None:
+            if weighted is not None:
+                unseen = sampling.missed(weighted.x, weighted.weights)
+                kept.append(Kept(self._of_weights(target, weighted), weighted, unseen))
+
+        def unsettled() -> int:
+            return min(one.unsettled for one in kept)
+
+        if few and not kept[0].weighted.k_hat < K_HAT:
+            add(sampling.second_order(self.response))
+        if unsettled() and (thorough or few):
+            add(sampling.adapted())
+        if unsettled() and thorough and few:
+            known = max(kept, key=lambda one: (one.missed < MODE, one.weighted.ess))
+            chains = sampling.chains(known.weighted)
+            if chains is not None:
+                flat = chains.x.reshape(-1, target.size)
+                unseen = sampling.missed(flat, np.full(len(flat), 1 / len(flat)))
+                found = self._of_chains(target, chains, known.weighted)
+                kept.append(Kept(found, known.weighted, unseen))
+
+    def _look_around(
+        self, target: Target, purse: Purse, seed: int, starts: int, unsettled: bool
+    ) -> Modes:
+        """Other optima, with half of what is left where draws are to be made anew."""
+        part = 2 if unsettled else 1
+        affordable = min(starts, purse.passes // (part * START))
+        target.passes += START * affordable
+        return look_around(target, self.response, seed, affordable, purse.seconds / part)
 
     def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
         """Tail indices of the named quantities beyond the draws, where that costs little."""
@@ -193,88 +212,28 @@ class Certifier:
         directions = np.eye(len(self.response.m)) if self.units is None else self.units.M
         return Checked(quick=tuple(quick_verdicts(self.response, directions[named], rows)))
 
-    def _second_order(self, target: Target, draws: int, seed: int) -> Weighted | None:
-        """Draws around the second order's means with its sds; None where it has none."""
-        if target.size > MOST:
-            return None
-        try:
-            second = refine(self.response, target.free.W)
-        except LrvbError:  # too far off for a correction; adaptation goes on from what there is
-            return None
-        plain = np.maximum(np.diag(target.root @ target.root.T), 1e-300)
-        wider = np.sqrt(1 + np.clip((second.variance - second.first) / plain, -0.75, 8.0))
-        moved = np.sqrt(plain) * np.clip(second.shift / np.sqrt(plain), -2.0, 2.0)
-        ones, df = np.ones(target.size), max(7.0, target.size / 2)
-        start = SplitT(target.center + moved, wider[:, None] * target.root, ones, ones, df)
-        return integrate(target, start, budget=Budget(draws, rounds=0), seed=seed)
 
-    def _adapted(self, target: Target, draws: int, seed: int, purse: Purse) -> Weighted | None:
-        """Draws from proposals fitted to the draws before them, from a wider start; None if too many."""
-        d = target.size
-        explore = int(np.clip(16 * d, 256, 2048))
-        final = max(2 * draws, 2048)
-        if not purse.allows(final + 2 * explore):
-            return None
-        most = next(n for n in range(8, 1, -1) if n == 2 or purse.allows(final + n * explore))
-        budget = Budget(final, explore, rounds=2, most=most)
-        return integrate(target, _start(target, 1.2, 7.0), refitted(d), budget, seed)
+class Kept(NamedTuple):
+    """A certificate, the weighted draws known with it, and the evidence near by that they missed."""
 
-    def _chains(self, target: Target, weighted: Weighted, seed: int, purse: Purse) -> Chains:
-        """HMC from the weighted draws, each round whitened by the one before."""
-        rng = np.random.default_rng(seed)
-        start = weighted.x[rng.choice(len(weighted.x), CHAINS, p=weighted.weights)]
-        start = start + 0.1 * rng.standard_normal(start.shape) @ target.root.T
-        start = np.where(np.isfinite(target(start))[:, None], start, target.center)
-        mean, root = target.center, target.root
-        if weighted.ess > 5 * target.size:
-            mean, root = moments(weighted.x, weighted.weights)
-        for _ in range(ROUNDS):
-            chains = hmc(target.with_gradient, start, mean, root, rng)
-            start = chains.x[-1]
-            if r_hat(chains.x).max() <= R_HAT - 0.02 or not purse.allows(3 * GRADIENTS):
-                break
-            flat = chains.x.reshape(-1, target.size)
-            mean, root = moments(flat, np.full(len(flat), 1 / len(flat)))
-        return chains
-
-
-class Purse:
-    """What is left to spend: seconds, and passes over all rows, of which a gradient counts three."""
-
-    def __init__(self, target: Target, budget: float | None, passes: int | None):
-        if budget is not None and not (isinstance(budget, numbers.Real) and budget > 0):
-            raise InvalidModel(f"budget={budget!r} must be a positive number of seconds, or None.")
-        if passes is not None:
-            require_whole("passes", passes, 64)
-        self.target, self.begun = target, time.monotonic()
-        self.until = self.begun + (np.inf if budget is None else float(budget))
-        self.most = MANY_PASSES if passes is None else int(passes)
+    certificate: Certificate
+    weighted: Weighted
+    missed: float = 0.0
 
     @property
-    def seconds(self) -> float:
-        """Left to begin something in."""
-        return self.until - time.monotonic()
-
-    @property
-    def passes(self) -> int:
-        """Left."""
-        return max(0, self.most - self.target.passes)
-
-    def allows(self, passes: int) -> bool:
-        """Whether so many further ones can be paid, at the speed of those before."""
-        each = (time.monotonic() - self.begun) / max(self.target.passes, 1)
-        return passes <= self.passes and passes * each <= self.seconds
+    def unsettled(self) -> int:
+        """Quantities that are neither trusted nor repaired, which all are where a mode is missed."""
+        names = self.certificate.names
+        return len(names) if self.missed >= MODE else self.certificate.unsettled
 
 
-def _start(target: Target, wider: float = 1.0, df: float | None = None) -> SplitT:
-    """Linear response's normal with the tails of a t, lighter in many dimensions."""
-    ones = np.ones(target.size)
-    df = max(7.0, target.size / 2) if df is None else df
-    return SplitT(target.center, wider * target.root, ones, ones, df)
+def first(draws: int, passes: int | None) -> int:
+    """Draws of the first round."""
+    return draws if passes is None else int(np.clip(passes, 64, draws))
 
 
-def _unsettled(certificate: Certificate) -> int:
-    return certificate.unsettled
+def _unsettled(kept: Kept) -> int:
+    return kept.unsettled
 
 
 def row_cost(problem: Problem) -> float:
@@ -289,24 +248,3 @@ def check_certify(certify: object) -> None:
     """True, False or "auto"."""
     if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "auto"):
         raise InvalidModel(f"certify={certify!r} must be 'auto', True or False.")
-
-
-def moments(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and a root of the covariance of draws (n, d)."""
-    mean = weights @ x
-    S = ((x - mean) * weights[:, None]).T @ (x - mean)
-    sd = np.sqrt(np.diag(S))
-    scaled = S / np.outer(sd, sd) + 1e-9 * np.eye(len(sd))
-    return mean, sd[:, None] * np.linalg.cholesky(scaled)
-
-
-def refitted(d: int) -> Refit:
-    """How a proposal is fitted to weighted draws: two t's in few dimensions, otherwise one."""
-    if d <= FEW:
-        return lambda x, w: fit_blocks(x, w, 0)
-
-    def one(x: np.ndarray, weights: np.ndarray) -> Proposal:
-        mean, root = moments(x, weights)
-        return SplitT(mean, 1.1 * root, np.ones(d), np.ones(d), max(7.0, d / 2))
-
-    return one

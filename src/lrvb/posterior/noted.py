@@ -1,4 +1,4 @@
-"""A DataFrame with a line beneath it when it is printed."""
+"""Tables with a line beneath them when they are printed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ class Noted(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         return f"{pd.DataFrame(self).to_html()}<p>{html.escape(self.note)}</p>"
+
+
+class NotedSeries(pd.Series):
+    """A column whose `note` is printed under it. Parts of it are plain Series."""
+
+    _metadata = ["name", "note"]
+
+    @property
+    def _constructor(self) -> type[pd.Series]:
+        return pd.Series
+
+    def __repr__(self) -> str:
+        return f"{pd.Series(self)!r}\n{self.note}"
+
+
+def noted_series(values: pd.Series, note: str) -> NotedSeries:
+    """The column with a note."""
+    result = NotedSeries(values)
+    result.note = note
+    return result
 
 
 def noted(table: pd.DataFrame, note: str) -> Noted:

@@ -10,13 +10,15 @@ import numpy as np
 from ..engine.response import Response
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .answering import PriorQuestions, RowQuestions, answers_rows
 from .blocks import FamilyBlock
 from .certificate import Certificate
 from .estimate import Estimate
+from .fragility import Fragility, fragile
 from .intervals import check_probability
 from .leave_one_out import loo_table
-from .sensitivity import PriorQuestions, RowQuestions, Sensitivity, answers_rows
-from .what_if import Fragility, fragile, grouped, influence_table, prior_table
+from .sensitivity import Sensitivity
+from .what_if import grouped, influence_table, prior_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +45,6 @@ class WhatIf:
 
         def _choose(self, names: str | Iterable[str] | None) -> list[str]: ...
         def _at(self, names: Iterable[str]) -> np.ndarray: ...
-        def _intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]: ...
         def _require_engine(self, what: str) -> Response: ...
 
     def prior_sensitivity(
@@ -94,26 +95,27 @@ class WhatIf:
         return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
 
     def fragility(self, name: str, prob: float = 0.94) -> Fragility:
-        """The fewest rows without which the sign of a mean, or its interval, would change.
+        """The fewest rows found without which the sign of a mean changes, or its interval holds zero.
 
-        Rows are found by their influence, and each set is verified by one refit without it.
+        Rows are left out by their influence, some at a time and each time from a fit without those before,
+        until a refit has the change; up to half of all rows.
         """
         check_probability("prob", prob)
         (chosen,) = self._one(name)
         i = int(self._at([chosen])[0])
-        lower, upper = self._intervals(prob)
-        return fragile(self._what_if(), chosen, i, float(lower[i]), float(upper[i]))
+        return fragile(self._what_if(), chosen, i, prob)
 
     @in_double
     def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
         """Leave-one-out log predictive density of every row, its local variables integrated out.
 
         By smoothed importance weights, from the certificate's draws where there is one; columns `elpd` and
-        `k_hat`, sums in `attrs`. Its sum compares models of the same rows: `lrvb.compare`.
+        `k_hat`, sums in `attrs`. Its sum compares models of the same rows: `lrvb.compare`. An integrated
+        `MixedModel` has its own draws, and leaves out whole groups too: `MixedModel.loo`.
         """
         what_if = self._what_if()
         if not isinstance(what_if, Sensitivity):
-            raise InvalidModel("The model itself leaves rows out: ask model.loo().")
+            return cast(Any, what_if).loo(None, what_if.labels, False)
         if self.certificate is not None:
             T, weights = self.certificate.statistics, self.certificate.weights
             with np.errstate(divide="ignore"):

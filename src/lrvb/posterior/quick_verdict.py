@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 
-from ..engine.modes import Modes
+from ..engine.modes import Modes, share_of
 from ..engine.response import Response
 from ..engine.second_order import SecondOrder, linear
 from ..errors import LrvbError
@@ -71,8 +71,9 @@ def quick_verdicts(
 
 def judge_sizes(shift: np.ndarray, ratio: np.ndarray, modes: Modes) -> list[tuple[str, str]]:
     """Verdicts from shifts of means in sds and ratios of variances, corrected over linear response's."""
-    if modes.share >= MODE:
-        return [another_mode(modes.share)] * len(shift)
+    share = share_of(modes.others + modes.near)  # without draws the near ones are missed as well
+    if share >= MODE:
+        return [another_mode(share)] * len(shift)
     large = (np.abs(shift) > LARGE_SHIFT) | ~(np.abs(ratio - 1) <= LARGE_CHANGE)
     near = large | (np.abs(shift) > FAR_SHIFT) | (np.abs(ratio - 1) > FAR_CHANGE)
     return [

@@ -8,19 +8,22 @@ See: `engine.sensitivity`
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.curvature import linearize
 from ..engine.fitting import Fit
-from ..engine.response import Response
+from ..engine.response import Response, respond
 from ..engine.sensitivity import (
     covariance_change,
     covariance_here,
     map_parts,
+    means_at,
     number_score,
     refit_weighted,
     refit_with,
@@ -30,87 +33,14 @@ from ..engine.sensitivity import (
     without,
 )
 from ..errors import InvalidModel, NotConverged
-from .estimate import Estimate
+from .answering import REFITTED, Influence, PriorChange
+from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
-from .units import Units
+from .intervals import intervals
+from .units import Units, in_units
 
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
 MOST = 1000  # rows or levels, the largest of those, that get the Newton step
-REFITTED = 10  # of those, the largest, that are left out in a fit of its own
-
-
-@dataclass(frozen=True)
-class PriorChange:
-    """Of one hyperparameter: dm (a,) and dsd (a,) of every coordinate, in the estimate's units."""
-
-    hyperparameter: Hyperparameter
-    d_mean: np.ndarray
-    d_sd: np.ndarray
-
-
-class PriorQuestions(Protocol):
-    """What a table of prior sensitivities asks."""
-
-    @property
-    def sd(self) -> np.ndarray:
-        """Of every coordinate of the estimate."""
-
-    def known(self) -> list[Hyperparameter]:
-        """The hyperparameters that can be moved."""
-
-    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
-        """The derivative of all means and sds in one hyperparameter."""
-
-    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
-        """The change of all means at the whole plain step, by a fit of its own."""
-
-
-class Influence(NamedTuple):
-    """Changes (n, k) if a row or level is left out; k_hat (n,) judges them where they are from draws.
-
-    refitted (n,) says which are by fits of their own.
-    """
-
-    values: np.ndarray
-    refitted: np.ndarray
-    k_hat: np.ndarray | None = None
-
-
-class RowQuestions(PriorQuestions, Protocol):
-    """What tables of the influence of rows ask as well."""
-
-    @property
-    def estimate(self) -> Estimate:
-        """Whose means move."""
-
-    @property
-    def labels(self) -> Any:
-        """Of the rows."""
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Of the rows."""
-
-    @property
-    def columns(self) -> Mapping[str, Any]:
-        """Columns of the rows by which they may be grouped, beside those observed."""
-
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
-        """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
-
-    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
-
-    def left_out(self, rows: np.ndarray) -> Any:
-        """The fit without these rows."""
-
-    def moved_mean(self, other: Any) -> np.ndarray:
-        """The means (a,) of that fit."""
-
-
-def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
-    """Whether rows can be left out."""
-    return hasattr(questions, "influence")
 
 
 def row_weights(fit: Fit) -> np.ndarray:
@@ -133,12 +63,36 @@ def _projected(read: np.ndarray, fit: Fit) -> np.ndarray:
     return np.concatenate([np.zeros((0, read.shape[1])), *_weighted_scores(read, fit)])
 
 
-def _squares(read: np.ndarray, fit: Fit) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of rows, their sum and their sum of squares, (k,) each."""
-    n, first, second = 0, np.zeros(read.shape[1]), np.zeros(read.shape[1])
-    for part in _weighted_scores(read, fit):
-        n, first, second = n + len(part), first + part.sum(0), second + (part**2).sum(0)
-    return n, first, second
+class Spread(NamedTuple):
+    """Of n rows: their mean (k,) and the sum of squares about it (k,), which loses no digits."""
+
+    n: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    def __add__(self, other: Spread) -> Spread:  # type: ignore[override]
+        n, away = self.n + other.n, other.mean - self.mean
+        return Spread(
+            n,
+            self.mean + away * (other.n / n),
+            self.squares + other.squares + away**2 * (self.n * other.n / n),
+        )
+
+
+def spread(values: np.ndarray) -> Spread:
+    """Of rows (n, k)."""
+    mean = values.mean(axis=0)
+    return Spread(len(values), mean, ((values - mean) ** 2).sum(axis=0))
+
+
+def _spread(read: np.ndarray, fit: Fit) -> Spread:
+    """Of the scores of the rows in memory."""
+    return functools.reduce(operator.add, map(spread, _weighted_scores(read, fit)))
+
+
+def _rows_at(k: int, codes: np.ndarray | None) -> np.ndarray:
+    """The rows of a level, or the row itself."""
+    return np.array([k]) if codes is None else np.flatnonzero(codes == k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +103,7 @@ class Sensitivity:
     estimate: Estimate
     units: Units | None = None
     hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
+    verifies: str = "a refit"
 
     @property
     def fit(self) -> Fit:
@@ -201,30 +156,45 @@ class Sensitivity:
 
     # ---- rows -----------------------------------------------------------------------------
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
-        First order; where that is large the Newton step with the rows' own curvature, and for the
-        largest few a fit without them, (n, k).
+        First order; where that is large a Newton step of the natural parameters with the rows' own
+        curvature, and for the largest few of those (`refits`) a fit without them, (n, k).
         """
-        first = -self._moved(at, codes)
-        refitted = np.zeros(len(first), dtype=bool)
+        values = -self._moved(at, codes)
+        refitted = np.zeros(len(values), dtype=bool)
         if self.fit.problem.total is not None:  # rows in parts elsewhere: no fits without some
-            return Influence(first, refitted)
-        scaled = np.abs(first) / np.where(self.sd[at] > 0, self.sd[at], np.inf)
-        largest = np.argsort(-scaled.max(axis=1, initial=0.0), kind="stable")[:MOST]
-        for place, k in enumerate(largest):
-            if scaled[k].max(initial=0.0) < LARGE:
-                break
-            rows = np.array([k]) if codes is None else np.flatnonzero(codes == k)
-            if place < REFITTED:
-                refitted[k] = True
-                first[k] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
-                continue
+            return Influence(values, refitted)
+        largest = self._largest(values, at)[:MOST]
+        values[largest] = self._stepped(largest, codes, values[largest], at)
+        for k in self._largest(values, at)[:refits]:
+            refitted[k] = True
+            again = self.left_out(_rows_at(k, codes))
+            values[k] = (self.moved_mean(again) - self.estimate.m)[at]
+        return Influence(values, refitted)
+
+    def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Which move a mean by `LARGE` or more, the largest first."""
+        size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
+        order = np.argsort(-size, kind="stable")
+        return order[size[order] >= LARGE]
+
+    def _stepped(
+        self, which: np.ndarray, codes: np.ndarray | None, first: np.ndarray, at: np.ndarray
+    ) -> np.ndarray:
+        """Changes (k, len(at)) by one Newton step each; the first order where that leaves the domain."""
+        if not len(which):
+            return first
+        etas = []
+        for k in which:
+            rows = _rows_at(k, codes)
             score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
-            step = without(self.response.Sigma, score, row_curvature(self.fit, rows))
-            first[k] = self.M[at] @ step
-        return Influence(first, refitted)
+            etas.append(without(self.response, score, row_curvature(self.fit, rows)))
+        moved = (means_at(self.fit, np.array(etas)) - self.fit.m) @ self.M[at].T
+        return np.where(np.isfinite(moved), moved, first)
 
     def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         """M Σ̂ Σ_n w_n g_n of every row or level, (n, k), chunk by chunk of the rows."""
@@ -252,16 +222,13 @@ class Sensitivity:
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
         if codes is None:
-            n, first, second = 0, np.zeros(len(at)), np.zeros(len(at))
-            for count, one, two in map_parts(self.fit, functools.partial(_squares, self._read(at))):
-                n, first, second = n + count, first + one, second + two
-            left = second - first**2 / max(n, 1)
+            parts = map_parts(self.fit, functools.partial(_spread, self._read(at)))
+            found = functools.reduce(operator.add, parts)
         else:
-            moved = self._moved(at, codes)
-            n, left = len(moved), ((moved - moved.mean(axis=0)) ** 2).sum(axis=0)
-        if n < 2:
+            found = spread(self._moved(at, codes))
+        if found.n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        return left * n / (n - 1)
+        return found.squares * found.n / (found.n - 1)
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""
@@ -273,6 +240,20 @@ class Sensitivity:
             raise InvalidModel(
                 f"Without {len(rows)} rows the fit does not converge: {error}"
             ) from error
+
+    def without(self, rows: np.ndarray) -> tuple[Sensitivity, np.ndarray]:
+        """The same questions of the fit without these rows, which it has with weight zero."""
+        response = respond(linearize(self.left_out(rows)))
+        estimate = estimate_of(response)
+        if self.units is not None:
+            estimate = in_units(estimate, self.units, self.estimate.labels)
+        moved = replace(self, response=response, estimate=estimate)
+        return moved, np.arange(len(self.weights))
+
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
+        lower, upper = intervals(self.estimate, prob)
+        return float(lower[i]), float(upper[i])
 
     def moved_mean(self, other: Fit) -> np.ndarray:
         """The means (a,) of another fit of the same blocks."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..engine.curvature import linearize
 from ..engine.fitting import fit
-from ..engine.modes import Modes, modes_from, other_modes
+from ..engine.modes import Modes, modes_from, other_modes, share_of
 from ..engine.response import Response, respond
 from ..engine.second_order import thinned
 from ..errors import LrvbError
@@ -31,7 +31,7 @@ def look_around(
     own = _vague(response, rng, starts - 2 * near)
     points = np.concatenate([target.statistics(u), *([] if own is None else [own])])
     points = points[np.isfinite(points).all(axis=1)]
-    return other_modes(response, points, max(0.0, seconds)) if len(points) else Modes((), False, 0)
+    return other_modes(response, points, max(0.0, seconds)) if len(points) else Modes()
 
 
 def look_around_some(response: Response, most: int, seed: int, starts: int) -> Modes:
@@ -42,11 +42,12 @@ def look_around_some(response: Response, most: int, seed: int, starts: int) -> M
     """
     some = of_some_rows(response, most)
     found = look_around(Target(some), some, seed, starts)
-    if some is response or found.share < MODE:
+    rivals = found.others + found.near
+    if some is response or share_of(rivals) < MODE:
         return found
-    rivals = sorted(found.others, key=lambda mode: -mode.gain)[:RIVALS]
-    own = modes_from(response, [mode.eta for mode in rivals])
-    return Modes(own.others, found.relabelled or own.relabelled, found.starts)
+    best = sorted(rivals, key=lambda mode: -mode.gain)[:RIVALS]
+    own = modes_from(response, [mode.point.eta for mode in best])
+    return own._replace(relabelled=found.relabelled or own.relabelled, starts=found.starts)
 
 
 def of_some_rows(response: Response, most: int) -> Response:

@@ -22,7 +22,7 @@ from .archive import Archive, require_covariance, require_finite, require_sds
 from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
-from .certification import Checked
+from .certification import ASK, Checked
 from .estimate import Estimate
 from .locals import StoredLocals
 from .polish import Polish
@@ -78,6 +78,7 @@ def save(
         "converged": bool(how.converged),
         "reason": how.reason,
         "stationarity": float(how.stationarity),
+        "unit": how.unit,
         "local": {},
         "absent": posterior.absent,
         "quick": [list(pair) for pair in posterior.checked.quick],
@@ -234,7 +235,11 @@ def posterior_of(
         )
     return Posterior(
         estimate,
-        Convergence(trace=archive.array("trace"), **{key: header[key] for key in CONVERGENCE}),
+        Convergence(
+            trace=archive.array("trace"),
+            unit=header.get("unit", "iteration"),
+            **{key: header[key] for key in CONVERGENCE},
+        ),
         local_variables=StoredLocals(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
@@ -258,7 +263,9 @@ def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
 
 
 def _reason(header: Mapping[str, Any]) -> str:
-    return str(header.get("unchecked", "the file is of an older version"))
+    """Why there is no verdict; what a certificate is made from is not in a file."""
+    given = str(header.get("unchecked", "the file is of an older version"))
+    return given.replace(ASK, "a file holds no density to check it against")
 
 
 def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:

@@ -30,8 +30,8 @@ MODE = 0.01  # share of the evidence from which another mode matters
 class Draws(NamedTuple):
     """What is known of the draws as a whole: how they were made and whether they can be averaged.
 
-    `others` is the largest share of the evidence of a mode that the draws have not seen, `looked`
-    whether any were looked for.
+    `others` is the share of the evidence of modes that the draws have not seen, `looked` whether
+    any were looked for.
     """
 
     method: str
@@ -163,7 +163,8 @@ def _verdict(
         )
     if not draws.looked:
         return DOUBTFUL, (
-            f"The budget ended before other modes were looked for; in this one {difference}."
+            f"Too few fits from other starts ended at an optimum to rule out other modes, within the "
+            f"budget if one was given; in this one {difference}."
         )
     if agrees:
         return TRUST, f"Confirmed: {difference}."

@@ -17,7 +17,7 @@ _GRID = np.linspace(-8, 8, 129)  # sds of a quantity at which a mixture of norma
 class WeightedDraws:
     """Values (n, a) of an estimate's coordinates with normalised weights (n,).
 
-    root (n, p, p) is a Cholesky factor of the covariance that the first p coordinates, normal given
+    root (n, p, p) times its transpose is the covariance that the first p coordinates, normal given
     the draw, still have; p may be 0. verdicts are those of the named coordinates, where there are any.
     """
 

@@ -1,18 +1,17 @@
-"""The labelled answers to what if: prior sensitivity, influence, fragility, robust sds."""
+"""The labelled answers to what if: prior sensitivity, influence, robust sds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
+from .answering import REFITTED, PriorQuestions, RowQuestions
 from .certificate import require_whole
-from .noted import noted
-from .sensitivity import PriorQuestions, RowQuestions
+from .noted import noted, noted_series
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -53,7 +52,9 @@ def prior_table(
     order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
     table = table.iloc[order].reset_index(drop=True)
     if verify:
-        table["verified"] = _verified(sensitivity, table, dict(zip(names, at, strict=True)), verify)
+        first = list(dict.fromkeys(table["hyperparameter"]))[:verify]
+        where = dict(zip(names, at, strict=True))
+        table["verified"] = verified(sensitivity, table, where, first)
     remark = sensitivity.remark(list(names), at) if hasattr(sensitivity, "remark") else ""
     telling = table[np.abs(table["change"]) > TELLING]
     telling = telling[of_prior(telling)]
@@ -66,6 +67,7 @@ def prior_table(
         f"The prior matters: {worst['hyperparameter']} from {worst['value']:g} to "
         f"{worst['value'] + worst['step']:g} would move the mean of {worst['quantity']} by "
         f"{worst['change']:.2g} posterior sds"
+        + (f", and {worst['verified']:.2g} by {sensitivity.verifies}" if verify else "")
         + (f" ({more} more above {TELLING:g})." if more else ".")
         + (f" {remark}" if remark else ""),
     )
@@ -76,20 +78,20 @@ def of_prior(table: pd.DataFrame) -> pd.Series:
     return ~table["hyperparameter"].str.endswith("the likelihood")
 
 
-def _verified(
-    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], verify: int
-) -> Any:
-    """The change in sds by a refit at the whole step, for the first few hyperparameters; else missing."""
+def verified(
+    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], chosen: Sequence[str]
+) -> pd.Series:
+    """The change in sds by a refit at the whole step, for the hyperparameters chosen; else missing."""
     import pandas as pd
 
     known = {h.name: h for h in sensitivity.known()}
-    worst = list(dict.fromkeys(table["hyperparameter"]))[:verify]
-    refits = {name: sensitivity.refitted(known[name]) for name in worst}
+    refits = {name: sensitivity.refitted(known[name]) for name in chosen}
+    sd = np.where(sensitivity.sd > 0, sensitivity.sd, np.inf)
     values = [
-        refits[h][where[q]] / sensitivity.sd[where[q]] if h in refits else None
+        refits[h][where[q]] / sd[where[q]] if h in refits else None
         for h, q in zip(table["hyperparameter"], table["quantity"], strict=True)
     ]
-    return pd.array(values, dtype="Float64")
+    return pd.Series(values, index=table.index, dtype="Float64")
 
 
 def influence_table(
@@ -99,11 +101,12 @@ def influence_table(
     codes: np.ndarray | None,
     levels: Any,
     scaled: bool,
+    refits: int = REFITTED,
 ) -> pd.DataFrame:
     """The change of every mean if a row or level is left out, a row each."""
     import pandas as pd
 
-    values, refitted, k_hat = sensitivity.influence(at, codes)
+    values, refitted, k_hat, error = sensitivity.influence(at, codes, refits)
     if scaled:
         sd = sensitivity.sd[at]
         values = values / np.where(sd > 0, sd, np.inf)
@@ -114,7 +117,10 @@ def influence_table(
         return table
     bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
     again = int(refitted.sum())
-    said = "By weights of the draws" + (f", {again} by fits of their own" if again else "")
+    said = "By weights of the draws"
+    if error is not None and not refitted.all():
+        said += f", with a Monte Carlo error of up to {error[~refitted].max():.2g} sds"
+    said += f"; {again} by fits of their own" if again else ""
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
     result = noted(table, said + ".")
@@ -153,81 +159,26 @@ def grouped(
     return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
 
 
-@dataclass(frozen=True, eq=False)
-class Fragility:
-    """The fewest rows without which a conclusion about one quantity would change.
-
-    `sign` and `interval` are the labels of rows whose loss flips the sign of the mean, and brings the
-    interval across zero; None where no rows do. `mean_without` has the mean after a refit without
-    them, which `confirmed` compares with the promise.
-    """
-
-    name: str
-    mean: float
-    lower: float
-    upper: float
-    n: int
-    sign: list[Any] | None
-    interval: list[Any] | None
-    mean_without: dict[str, float] = field(default_factory=dict)
-    confirmed: dict[str, bool] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        lines = [
-            f"{self.name}: mean {self.mean:.4g}, interval {self.lower:.4g} to {self.upper:.4g}, "
-            f"from {self.n} rows"
-        ]
-        for what, rows in (("interval", self.interval), ("sign", self.sign)):
-            said = "the interval would hold zero" if what == "interval" else "the sign would flip"
-            if what == "interval" and self.lower < 0 < self.upper:
-                lines.append("  the interval holds zero already")
-                continue
-            if rows is None:
-                lines.append(f"  no set of rows is found without which {said}")
-                continue
-            shown = ", ".join(map(str, rows[:6])) + (" …" if len(rows) > 6 else "")
-            verdict = "confirmed" if self.confirmed[what] else "NOT confirmed"
-            count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
-            lines.append(
-                f"  {said} without {count} ({len(rows) / self.n:.2%}: {shown}); a refit has "
-                f"mean {self.mean_without[what]:.4g}: {verdict}"
-            )
-        return "\n".join(lines)
-
-
-def fragile(sensitivity: RowQuestions, name: str, i: int, lower: float, upper: float) -> Fragility:
-    """The fewest rows by first order, each set verified by a refit."""
-    mean = float(sensitivity.estimate.m[i])
-    change = sensitivity.influence(np.array([i])).values[:, 0]
-    labels = list(sensitivity.labels)
-    away = -np.sign(mean)  # the direction of zero
-    order = np.argsort(-away * change, kind="stable")
-    helpful = away * change[order] > 0
-    reach = np.cumsum(np.where(helpful, np.abs(change[order]), 0.0))
-    half = upper - mean if mean < 0 else mean - lower
-    found: dict[str, list[Any] | None] = {}
-    after, confirmed = {}, {}
-    for what, distance in (("interval", abs(mean) - half), ("sign", abs(mean))):
-        enough = np.flatnonzero(reach > distance)
-        if distance <= 0 or not len(enough) or not helpful[enough[0]]:
-            found[what] = None
-            continue
-        rows = order[: enough[0] + 1]
-        found[what] = [labels[r] for r in rows]
-        refitted = float(sensitivity.moved_mean(sensitivity.left_out(rows))[i])
-        after[what] = refitted
-        confirmed[what] = bool(abs(refitted - mean) * np.sign(away * (refitted - mean)) >= distance)
-    return Fragility(
-        name, mean, lower, upper, len(labels), found["sign"], found["interval"], after, confirmed
-    )
-
-
 def robust_sds(
     sensitivity: RowQuestions, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
 ) -> pd.Series:
-    """The infinitesimal jackknife's sds."""
+    """The infinitesimal jackknife's sds, with a word on those that are not the posterior's."""
     import pandas as pd
 
     values = np.sqrt(sensitivity.robust(at, codes))
     require_finite("robust sd", values, names)
-    return pd.Series(values, index=list(names), name="sd")
+    said = beside(names, values, sensitivity.sd[at])
+    return noted_series(pd.Series(values, index=list(names), name="sd"), said)
+
+
+def beside(names: Sequence[str], robust: np.ndarray, sd: np.ndarray) -> str:
+    """Which robust sds differ from the posterior's by more than 30 %, the furthest first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(np.log(robust / sd))
+    far = np.flatnonzero(~(apart <= np.log(DIFFERENT)) & ((robust > 0) | (sd > 0)))
+    if not len(far):
+        return "All within 30 % of the posterior's sds."
+    far = far[np.argsort(-apart[far], kind="stable")]
+    told = [f"{names[k]} {robust[k]:.3g} beside {sd[k]:.3g}" for k in far[:3]]
+    more = f", and {len(far) - 3} more" if len(far) > 3 else ""
+    return f"More than 30 % from the posterior's sds: {', '.join(told)}{more}."

@@ -16,12 +16,16 @@ from .blocks import FamilyBlock
 from .certification import Checked
 from .estimate import Estimate
 from .intervals import check_probability, normal_ends
+from .noted import noted
 from .table import table
+from .verdicts import NOT_CHECKED
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .posterior import Posterior
+
+UNCHECKED = "a model with thousands of coordinates is not checked"
 
 
 class WidePosterior:
@@ -83,9 +87,29 @@ class WidePosterior:
         values = (solved.Vx if method == "lrvb" else V)[:, at]
         return pd.DataFrame((values + values.T) / 2, index=chosen, columns=chosen)
 
+    @property
+    def certificate(self) -> None:
+        """None: no certificate is made of so many coordinates."""
+        return None
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """`verdict` and `why` of every named quantity: "not checked"."""
+        import pandas as pd
+
+        found = [(NOT_CHECKED, f"Not checked: {UNCHECKED}.")] * len(self.names)
+        return pd.DataFrame(found, index=pd.Index(self.names), columns=["verdict", "why"])
+
+    def certify(self, *given: Any, **options: Any) -> None:
+        """Refused: draws of so many coordinates confirm nothing."""
+        raise InvalidModel(
+            f"This posterior has {len(self.fit.m)} global coordinates, and {UNCHECKED}; use certify=False "
+            'or "auto", and compare some quantities with a smaller model or MCMC.'
+        )
+
     @in_double
     def summary(self, names: str | Iterable[str] | None = None, prob: float = 0.94) -> pd.DataFrame:
-        """`mean, sd, mfvb_sd, lower, upper` of the quantities asked for; intervals are normal."""
+        """`mean, sd, mfvb_sd, lower, upper, verdict` of the quantities asked for; intervals are normal."""
         check_probability("prob", prob)
         chosen = self._choose(names)
         at = self._at(chosen)
@@ -93,7 +117,9 @@ class WidePosterior:
         each = np.arange(len(at))
         mean = self.fit.m[at]
         sd, alone = np.sqrt(solved.Vx[each, at]), np.sqrt(V[each, at])
-        return table(chosen, mean=mean, sd=sd, mfvb_sd=alone, ends=normal_ends(mean, sd, prob))
+        ends, words = normal_ends(mean, sd, prob), [NOT_CHECKED] * len(at)
+        found = table(chosen, mean=mean, sd=sd, mfvb_sd=alone, ends=ends, verdict=words)
+        return noted(found, f"Not checked: {UNCHECKED}.")
 
     @in_double
     def narrow(self, names: str | Iterable[str]) -> Posterior:
@@ -127,7 +153,7 @@ class WidePosterior:
             estimate,
             fit.convergence,
             origin="some quantities of a model with too many for matrices",
-            checked=Checked(reason="a model with thousands of coordinates is not checked"),
+            checked=Checked(reason=UNCHECKED),
         )
 
     def _columns(self, at: np.ndarray) -> tuple[Any, np.ndarray]:

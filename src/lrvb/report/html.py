@@ -155,6 +155,15 @@ def summary(entries: Sequence[tuple[str, str, str, str]]) -> str:
     return f'<ul class="summary">{items}</ul>'
 
 
+def findings(entries: Sequence[tuple[str, str, str]]) -> str:
+    """A list of what was looked at, the HTML of a badge, and a sentence."""
+    items = "".join(
+        f"<li><span>{html.escape(what)}</span><span>{mark}</span><span>{html.escape(sentence)}</span></li>"
+        for what, mark, sentence in entries
+    )
+    return f'<ul class="summary">{items}</ul>'
+
+
 def write_page(path: Path, title: str, lead: str, body: Sequence[str], footer: str) -> Path:
     """Write the page: a title, a lead, the pieces of the body, and a footer."""
     pieces = "\n".join(body)

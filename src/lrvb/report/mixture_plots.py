@@ -138,6 +138,7 @@ def _figure(panels: int) -> tuple[Axes, list[Axes]]:
     rows = min(max(panels, 1), 3)
     wide = -(-panels // rows)
     figure = plt.figure(figsize=(7.0 + 2.1 * wide, 5.6), layout="constrained")
+    # Matplotlib's stubs know no engine's own arguments
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr,call-arg]
     grid = figure.add_gridspec(rows, 1 + wide, width_ratios=[3.4] + [1.0] * wide)
     main = figure.add_subplot(grid[:, 0])

@@ -62,8 +62,9 @@ class MeanField:
     def __init__(self, blocks: Mapping[str, Family]):
         for name, family in blocks.items():
             if not isinstance(family, Family):
+                shown = f"the class {family.__name__}" if isinstance(family, type) else repr(family)
                 raise InvalidModel(
-                    f"Block '{name}' is {family!r}; it must be a family such as lrvb.Normal()."
+                    f"Block '{name}' is {shown}; it must be a family such as lrvb.Normal()."
                 )
         self.blocks = dict(blocks)
         self.slices: dict[str, slice] = {}

@@ -73,7 +73,12 @@ def state_problem(model: Model, data: Any) -> Problem:
     if isinstance(model, type):
         raise InvalidModel(f"{model.__name__} is a class; pass an instance, {model.__name__}().")
     if not isinstance(model, Model):
-        raise InvalidModel(f"The model is a {type(model).__name__}; subclass lrvb.Model.")
+        own = (
+            "it has a fit of its own, model.fit(data)"
+            if hasattr(model, "fit")
+            else "subclass lrvb.Model"
+        )
+        raise InvalidModel(f"The model is a {type(model).__name__}; {own}.")
     name = type(model).__name__
     has_local_term = overrides(model, "local_term") or model.log_row is not None
     if data is None and (has_local_term or model.columns):

@@ -86,6 +86,20 @@ def global_density_program(structure: Structure, gradient: bool) -> Callable[...
 
 
 @shared
+def valid_means_program(structure: Structure) -> Callable[..., Any]:
+    """Many η (S, a) → the means of q(α) at each (S, a), and whether η lies in the domain (S,)."""
+
+    def at(etas: Any) -> Any:
+        def one(eta: Any) -> Any:
+            found = structure.alpha.evaluate(eta)
+            return found.m, found.valid
+
+        return jax.vmap(one)(etas)
+
+    return at
+
+
+@shared
 def means_program(structure: Structure) -> Callable[..., Any]:
     """Many η (S, a) → the means of q(α) at each, (S, a)."""
 

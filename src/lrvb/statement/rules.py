@@ -113,9 +113,9 @@ def _dirichlet(family: Family, m: Any, f: Function) -> Any:
     return value + jnp.sum(g * m.log_x)
 
 
-def _categorical(family: Family, m: Any, f: Function) -> Any:
+def _categorical(family: Any, m: Any, f: Function) -> Any:
     """f is affine in the indicators."""
-    even = jnp.full(variable_shape(family), 1 / family.dim)  # type: ignore[attr-defined]
+    even = jnp.full(variable_shape(family), 1 / family.dim)
     value, g = jax.value_and_grad(f)(even)
     return value + jnp.sum(g * (m.x - even))
 
@@ -131,9 +131,9 @@ def _mvn(family: Family, m: Any, f: Function) -> Any:
     return value + jnp.sum(g * m.x) + jnp.sum(jnp.moveaxis(columns, 0, -1) * m.xx) / 2
 
 
-def _wishart(family: Family, m: Any, f: Function) -> Any:
+def _wishart(family: Any, m: Any, f: Function) -> Any:
     """f = c + tr(AΛ) + b log|Λ| has ∇f(I) = A + bI and d²f(sI)/ds² = −bP."""
-    P = family.dim  # type: ignore[attr-defined]
+    P = family.dim
     eye = jnp.broadcast_to(jnp.eye(P), variable_shape(family))
     value, g, h = _jet(f, eye, eye)
     b = -jnp.trace(h, axis1=-2, axis2=-1) / P
@@ -164,9 +164,9 @@ def _gaussian_chain(family: Family, m: Any, f: Function) -> Any:
     return value + jnp.sum(g * m.x) + jnp.sum(own * m.xx) / 2 + jnp.sum(beside * m.xy)
 
 
-def _markov_chain(family: Family, m: Any, f: Function) -> Any:
+def _markov_chain(family: Any, m: Any, f: Function) -> Any:
     """f is affine in each state's indicators, and bilinear in neighbours'."""
-    T, K = family.length, family.dim  # type: ignore[attr-defined]
+    T, K = family.length, family.dim
     zero = jnp.zeros(variable_shape(family))
     value, g = jax.value_and_grad(f)(zero)
     t = np.arange(T)

@@ -77,7 +77,7 @@ class BlockSum:
             if order == 2:
                 state = self._with_tangents(state)
                 curvature = self._curvature(state)
-        except (NoOptimum, NoResponse) as error:
+        except (NoOptimum, NoResponse) as error:  # a rejected step, unless it is where a fit begins
             gradient = np.full(size, np.nan)
             return CollapsedSums(-np.inf, gradient, np.zeros((size, size)), error=error)
         precisions, layout, best = self.precisions, self.layout, state.best

@@ -15,7 +15,7 @@ from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
-from ...integrated.integration import TooMuchWork
+from ...integrated.effort import TooMuchWork
 from ...integrated.mode import NoMode
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
@@ -24,6 +24,7 @@ from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
 from ...posterior.table import table
 from ...statement.problem import state_problem
+from ..unfitted import Unfitted, not_fitted
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
@@ -42,13 +43,13 @@ from .answers.summary import Summary, summarize_model
 from .comparison import Predictive
 from .curves import Curves
 from .design.design import Design, build
-from .design.requirements import require_effects, require_no_smooths
+from .design.requirements import require_effects, require_no_smooths, require_noise
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
 from .fit.joint_response import JointResponse, join, refine_joint
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel, block_name
-from .integral.certificate import VARIATIONAL, MixedCertificate, variational_certificate
+from .integral.certificate import MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
@@ -65,7 +66,7 @@ FACTORIZATIONS = ("blocked", "variational", "mean_field")
 MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
-class MixedModel(AfterTheFit, Predictive, Curves):
+class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     r"""A generalised linear mixed model from a formula in lme4's syntax.
 
     η = Xβ + Σ_t r_t z_t,k + offset, z_tk ~ N(0, Λ_t⁻¹), and y given η by the family: a name
@@ -134,6 +135,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         design = self._read(data)
         self._remember(data)
         require_effects(design, self.factorization)
+        require_noise(design)
         standard = standardisation(design)
         why = (
             f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
@@ -238,6 +240,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
             converged=certificate.k_hat < 0.7,
             reason="" if certificate.k_hat < 0.7 else f"k-hat is {certificate.k_hat:.2f}",
             stationarity=0.0,
+            unit="draw",
         )
         effects = IntegratedEffects(found)
         self._drawn = Drawn(IntegratedDraws(found))
@@ -276,8 +279,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
         state = "not fitted"
         if hasattr(self, "posterior_"):
             how = "converged" if self.converged_ else "NOT converged"
-            steps = "iterations" if self.certificate_.method == VARIATIONAL else "draws"
-            state = f"{self.n_rows_:,} rows, {how} in {self.n_iter_} {steps}"
+            state = f"{self.n_rows_:,} rows, {how} in {self.posterior_.convergence.steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
 
@@ -297,7 +299,7 @@ class MixedModel(AfterTheFit, Predictive, Curves):
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
-            raise InvalidModel("This MixedModel has not been fitted; call fit(data) first.")
+            raise not_fitted(self)
         return self.posterior_
 
     def _design(self) -> Design:

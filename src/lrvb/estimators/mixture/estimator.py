@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...collapsed.partitions import Partitions
@@ -30,25 +29,27 @@ from ...posterior.posterior import Posterior
 from ...posterior.sensitivity import Sensitivity
 from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
+from ..unfitted import Unfitted
 from .components import coincidence, coinciding, failure, in_order
 from .functions import ComponentFunctions
 from .hyperparameters import prior_numbers
-from .matrix import checked_matrix
+from .matrix import checked_matrix, generator
 from .partitioned import fit_parts
 from .parts import in_parts
 from .priors import MixturePriors, standardised_priors
+from .questions import MixtureQuestions
 from .responsibilities import responsibilities, start_from
 from .scaling import (
     Scaling,
+    check_directions,
     parameters_on,
-    require_full_rank,
     scaling_of,
     unit_program,
 )
 from .trials import try_starts
 
 
-class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
+class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMixin, BaseEstimator):
     """Mixture of K multivariate normals with full covariances, by linear response variational Bayes.
 
     Attributes and methods are those of scikit-learn's `BayesianGaussianMixture`; `posterior_`
@@ -181,8 +182,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         scaling = scaling_of(measure(counted, counts), names)
         priors = self._priors(scaling)
         Z = scaling.inward(X)
-        if priors.flat_scale:
-            require_full_rank(Z, weights, names)
+        check_directions(Z, weights, names, priors.flat_scale, stacklevel=3)
         rows = Rows({"x": Z}, labels=labels, weights=weights)
         best = self._best_fit(NormalMixture(K, *priors), rows, scaling, priors)
         if isinstance(self.init, str):
@@ -266,7 +266,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
             params = parameters_on(self.posterior_.fit.params(), self._scaling)
             yield [parameters_on(params, scaling.inverse())]
             return
-        rng = check_random_state(self.random_state)
+        rng = generator(self.random_state)
         if not isinstance(self.init, str):
             self.n_starts_ = self.n_best_ = 1
             R = responsibilities(Z, K, self.init, weights, rng)
@@ -353,7 +353,7 @@ class GaussianMixture(ComponentFunctions, DensityMixin, BaseEstimator):
         """Rows and their components, drawn from the mixture with the posterior-mean parameters."""
         check_is_fitted(self)
         n = _whole("n_samples", n_samples)
-        rng = check_random_state(self.random_state)
+        rng = generator(self.random_state)
         counts = rng.multinomial(n, self.weights_)
         parts = [
             rng.multivariate_normal(mean, cov, int(count))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_random_state, validate_data
 
 from ...data.tables import LARGEST, invalid_value, refuse_lazy, refuse_masked
-from ...errors import InvalidData
+from ...errors import InvalidData, InvalidModel
 
 
 def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
@@ -24,7 +24,10 @@ def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
             "X.columns = X.columns.astype(str)."
         )
     refuse_masked("X", X)
-    matrix = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, **checks)
+    try:
+        matrix = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, **checks)
+    except ValueError as error:
+        raise InvalidData(_sentence(error, X)) from error
     bad = ~np.isfinite(matrix)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
@@ -54,3 +57,32 @@ def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
 def _name(estimator: Any, column: int) -> str:
     names = getattr(estimator, "feature_names_in_", None)
     return str(column) if names is None else str(names[column])
+
+
+def _sentence(error: ValueError, X: Any) -> str:
+    """scikit-learn's complaint, without the whole of X in it."""
+    text = str(error)
+    first, _, rest = text.partition("\n")
+    if "array=" in text:
+        return f"{first} {rest[rest.rindex(chr(10)) + 1 :]}" if "\n" in rest else first
+    if first.startswith("Complex data"):
+        return f"{first}; give real numbers."
+    if first.startswith("could not convert"):
+        for name in getattr(X, "columns", ()):
+            kind = X[name].dtype.kind
+            if kind in "OSU":
+                first += f" in column '{name}'"
+                break
+        return f"X holds text ({first}); convert it to numbers or leave its column out."
+    return text
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """scikit-learn's generator of a seed."""
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        raise InvalidModel(
+            f"random_state={random_state!r} must be None, a whole number from 0 below 2**32, or a "
+            "numpy RandomState."
+        ) from error

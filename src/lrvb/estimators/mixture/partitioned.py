@@ -12,7 +12,7 @@ from ...models.gaussian_mixture import NormalMixture
 from .components import failure, in_order
 from .parts import StandardisedMixture, measure_parts
 from .priors import MixturePriors
-from .scaling import Scaling, require_full_rank, scaling_of
+from .scaling import Scaling, check_directions, scaling_of
 
 
 def fit_parts(
@@ -39,8 +39,7 @@ def fit_parts(
     sample = sample_rows(problem.rows)
     if not isinstance(mixture.init, str):
         raise InvalidModel("init must name a method when X comes in parts, such as 'kmeans'.")
-    if priors.flat_scale:
-        require_full_rank(sample.columns["x"], sample.weights, names)
+    check_directions(sample.columns["x"], sample.weights, names, priors.flat_scale, stacklevel=5)
     rough = mixture._best_fit(NormalMixture(K, *priors), sample, scaling, priors)
     best = fit(
         problem,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...data.standardise import Measures
-from ...errors import InvalidData
+from ...errors import CollinearColumns, InvalidData
 from ...models.gaussian_mixture import NormalMixture
 from ...numerics.lazy import jnp
 from ...numerics.program import Program
@@ -48,8 +49,13 @@ def scaling_of(columns: Measures, names: list[str]) -> Scaling:
     return scaling
 
 
-def require_full_rank(Z: np.ndarray, weights: np.ndarray | None, names: list[str]) -> None:
-    """With a flat Wishart prior the columns must vary in every direction; say which do not."""
+def check_directions(
+    Z: np.ndarray, weights: np.ndarray | None, names: list[str], flat: bool, stacklevel: int
+) -> None:
+    """Standardised columns vary in every direction; if not, an error under a `flat` Wishart prior.
+
+    Under a proper one it is a warning: the prior alone then says how wide a component is there.
+    """
     moment = (Z if weights is None else Z * weights[:, None]).T @ Z
     moment /= len(Z) if weights is None else weights.sum()
     eigenvalues, Q = np.linalg.eigh(moment)
@@ -63,11 +69,20 @@ def require_full_rank(Z: np.ndarray, weights: np.ndarray | None, names: list[str
         found = f"{len(Z)} rows cannot span {len(names)} columns"
     else:
         found = f"The columns {columns} are collinear"
-    raise InvalidData(
-        f"{found}, so with a flat Wishart prior the precision has no upper bound and the ELBO no "
-        "maximum. Leave out a column, or give a finite wishart_scale_prior (None is scaled to the "
-        "data).",
-        columns=involved,
+    if flat:
+        raise InvalidData(
+            f"{found}, so with a flat Wishart prior the precision has no upper bound and the ELBO no "
+            "maximum. Leave out a column, or give a finite wishart_scale_prior (None is scaled to the "
+            "data).",
+            columns=involved,
+        )
+    warnings.warn(
+        CollinearColumns(
+            f"{found}, so that how wide components are there is the Wishart prior's alone, which may put all "
+            "rows into one of them. Leave out a column.",
+            columns=involved,
+        ),
+        stacklevel=stacklevel,
     )
 
 

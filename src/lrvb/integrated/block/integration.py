@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...numerics.sobol import sobol
+from ..effort import enough
 from ..importance import Budget, Weighted, integrate, resampled
-from ..integration import Integral, enough
+from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..proposals import SplitT, degrees
 from .fitting import cold_start
@@ -60,13 +61,14 @@ def integrate_block(
         # tails are looked at more often than they occur
         tails = resampled(np.sqrt(w), 1 + k // 2, seed + round_)
         new = _computed(fits, frame.outward(weighted.x[resampled(w, 3 + k, seed + round_)]))
+        checked = len(new) == 3 + k  # where the mass is, every one of them says how far it is off
         new += _computed(fits, frame.outward(weighted.x[tails]))
         if not new:
             raise NoMode("No Gaussian block was found at draws of the hyperparameters.", point=u)
         points += new
         if progress is not None:
             progress(len(points), len(points) + budget.final)
-        off = _off(inside, new)
+        off = _off(inside, new) if checked else np.inf
         center, cov = w @ weighted.x, np.cov(weighted.x.T, aweights=w).reshape(k, k)
         if off < OFF:
             break  # with the polynomial that was checked

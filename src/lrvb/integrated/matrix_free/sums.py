@@ -213,15 +213,15 @@ def _between_columns(
 ) -> np.ndarray:
     """TᵀT of T = [X, small factors' levels, y], each row counted by its weight."""
     counted, wy = (X, y) if weights is None else (weights[:, None] * X, weights * y)
-    rows = [[X.T @ counted, *([None] * len(small)), (X.T @ wy)[:, None]]]
+    rows: list[list[Any]] = [[X.T @ counted, *([None] * len(small)), (X.T @ wy)[:, None]]]
     for i, factor in enumerate(small):
         flat = factor.levels * factor.q
-        row: list[np.ndarray | None] = [_by_level(factor, X).reshape(flat, -1)]
+        row: list[Any] = [_by_level(factor, X).reshape(flat, -1)]
         row += [None] * i
         row.append(_with_small(factor, factor).reshape(flat, flat))
         row += [_with_small(factor, other).reshape(flat, -1) for other in small[i + 1 :]]
         row.append(_by_level(factor, y[:, None]).reshape(flat, 1))
-        rows.append(row)  # type: ignore[arg-type]
+        rows.append(row)
     rows.append([None] * (1 + len(small)) + [np.array([[float(wy @ y)]])])
     size = len(rows)
     for i in range(size):

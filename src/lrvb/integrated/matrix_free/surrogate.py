@@ -51,9 +51,8 @@ class Shares:
     def log_sizes(self, zeta: np.ndarray) -> np.ndarray:
         """Σ G log |I + W| at n points, (n,)."""
         both = zip(self.terms, self._relative(zeta), strict=True)
-        return sum(  # type: ignore[return-value]
-            term.levels * np.linalg.slogdet(np.eye(term.q) + W)[1] for term, W in both
-        )
+        sizes = [term.levels * np.linalg.slogdet(np.eye(term.q) + W)[1] for term, W in both]
+        return np.sum(sizes, axis=0)
 
     def _relative(self, zeta: np.ndarray) -> list[np.ndarray]:
         parts = split_by_size(zeta, self.terms)

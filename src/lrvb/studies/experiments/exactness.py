@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...families import MultivariateNormal, Normal
-from ...posterior.posterior import infer
+from ...posterior.inference import infer
 from ...statement.model import Model
 from ..figures import exactness as drawn
 from .base import Experiment, Figure, Findings, Settings, Tables, verdict

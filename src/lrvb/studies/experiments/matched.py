@@ -39,7 +39,14 @@ def linear_response(mixture: GaussianMixture) -> Response:
 
 
 def chain(
-    seed: list[int], X: np.ndarray, labels: np.ndarray, *, draws: int, burn_in: int, least: float
+    seed: list[int],
+    X: np.ndarray,
+    labels: np.ndarray,
+    *,
+    draws: int,
+    burn_in: int,
+    least: float,
+    **priors: Any,
 ) -> MixtureDraws:
     """A Gibbs chain whose slowest quantity is worth at least `least` effective draws.
 
@@ -50,7 +57,7 @@ def chain(
     length = draws
     while True:
         made = mixture_gibbs.sample(
-            np.random.default_rng(seed), X, labels, draws=length, burn_in=burn_in
+            np.random.default_rng(seed), X, labels, draws=length, burn_in=burn_in, **priors
         )
         found = slowest(made)
         if found >= least or length >= LONGEST * draws:

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ...posterior.certificate import Certificate
-from ...posterior.posterior import Posterior, infer
+from ...posterior.inference import infer
+from ...posterior.posterior import Posterior
 from ...statement.model import Model
 from ..reference import ExactPosterior
 from .base import Settings, Tables

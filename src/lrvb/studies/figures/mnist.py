@@ -61,6 +61,7 @@ def draw_images(tables: Tables, path: Path) -> Path:
         for column in ("mean", "sd")
     }
     figure, axes = plt.subplots(3, 4, figsize=(10.4, 6.6), layout="constrained")
+    # Matplotlib's stubs know no engine's own arguments
     figure.get_layout_engine().set(rect=(0.012, 0, 0.976, 1))  # type: ignore[union-attr,call-arg]
     for j, (k, column) in enumerate(((0, "mean"), (0, "sd"), (1, "mean"), (1, "sd"))):
         first, second = (pictures[reading, k, column] for reading in READINGS)
@@ -90,6 +91,7 @@ def _show(
     shown = axis.imshow(picture, cmap=color, vmin=low, vmax=high)
     bar = axis.figure.colorbar(shown, ax=axis, fraction=0.046, pad=0.03)
     bar.ax.tick_params(labelsize=7)
+    # nor that a colour bar's outline is an artist
     bar.outline.set_visible(False)  # type: ignore[operator]
     axis.set_xticks([])
     axis.set_yticks([])

@@ -11,6 +11,8 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
 import lrvb
+from lrvb.estimators.mixed.integral.fit import integrate_model
+from lrvb.estimators.mixed.integral.influence import MixedSensitivity
 from lrvb.estimators.mixed.integral.left_out import lots, sample
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.levels import Levels
@@ -74,6 +76,7 @@ def test_rows_left_out_against_a_grid(model):
         rest, *_ = _on_grid(model, np.delete(np.arange(len(DATA)), i))
         assert abs(table["elpd"][i] - (full - rest)) < 0.03
     assert table.attrs["n_bad"] == 0
+    assert model.posterior_.loo().equals(table)
     assert table.attrs["elpd_loo"] == pytest.approx(table["elpd"].sum())
 
 
@@ -91,6 +94,37 @@ def test_groups_left_out_against_a_grid(model):
         assert abs(table["elpd"][level] - (full - rest)) < 0.05
         change = np.array(moved) - np.array(means)
         assert np.all(np.abs(influence.loc[level] - change) < 0.05 * np.abs(change) + 0.04 * sd)
+
+
+def test_monte_carlos_error_of_a_change_is_known():
+    """Eight integrations with other draws differ by what is told, or by less: draws fill space evenly.
+
+    The sd of eight is known to 1/√14 = 27 %, two and a half of which are let pass.
+    """
+    model = lrvb.MixedModel("count ~ x + (1|g)", "poisson").fit(DATA)
+    ours = model.posterior_._what_if()
+    at, found = np.array([0, 1, 2]), []
+    for seed in range(8):
+        again = integrate_model(ours.found.design, ours.priors, ours.found.standard, seed=seed)
+        found.append(MixedSensitivity(again, ours.priors).influence(at, CODES, refits=0))
+    values = np.array([part.values for part in found]) / ours.sd[at]
+    told = np.mean([part.error for part in found], axis=0)
+    spread = values.std(axis=0, ddof=1).max(axis=1)
+    assert np.all(spread < (1 + 2.5 * 0.27) * told)
+    assert np.median(spread / told) > 0.3
+
+
+def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
+    """The largest of them, and a line says what error the others have."""
+    model = lrvb.MixedModel("count ~ x + (1|g)", "poisson").fit(DATA)
+    monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.NOISY", 1e-4)
+    ours = model.posterior_._what_if()
+    found = ours.influence(np.array([1]), CODES, refits=2)
+    assert found.refitted.sum() == 2
+    b = int(np.flatnonzero(found.refitted)[0])
+    again = ours.moved_mean(ours.left_out(np.flatnonzero(b == CODES)))[1]
+    assert found.values[b, 0] == again - ours.estimate.m[1]
+    assert "with a Monte Carlo error of up to" in repr(model.posterior_.influence("x"))
 
 
 def test_given_levels_estimate_the_same_sum(model):
@@ -148,8 +182,6 @@ def test_bad_questions_of_leaving_out(model):
         model.loo(by="g", levels="given")
     with pytest.raises(lrvb.InvalidData, match="no column 'clinic'"):
         model.loo(by="clinic")
-    with pytest.raises(lrvb.InvalidModel, match="ask model"):
-        model.posterior_.loo()
 
 
 def test_a_variational_fit_has_no_draws():
@@ -207,8 +239,7 @@ def test_groups_of_a_stored_case_against_refits():
     what_if = model.posterior_._what_if()
     at = np.arange(len(what_if.estimate.m))
     codes = model.design_.factors[0].codes
-    found = what_if.influence(at, codes)
-    assert not found.refitted.any()
+    found = what_if.influence(at, codes, refits=0)
     for b in range(codes.max() + 1):
         again = what_if.moved_mean(what_if.left_out(np.flatnonzero(codes == b)))
         change = again - what_if.estimate.m

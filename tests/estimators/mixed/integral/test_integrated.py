@@ -252,7 +252,7 @@ def test_a_variational_fit_is_what_is_asked_for():
 def test_work_beyond_what_is_worth_its_time_is_a_gaussian_block(monkeypatch):
     """It is as good as the sums that it stands in for: within its own estimate of its error."""
     exact = lrvb.MixedModel("b ~ x + (1|g)", "bernoulli").fit(rows())
-    monkeypatch.setattr("lrvb.integrated.integration.WORK", 1e3)
+    monkeypatch.setattr("lrvb.integrated.effort.WORK", 1e3)
     fit = lrvb.MixedModel("b ~ x + (1|g)", "bernoulli").fit(rows())
     assert fit.certificate_.method == "block"
     assert "evaluations" in fit.certificate_.reason

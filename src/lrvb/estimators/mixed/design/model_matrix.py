@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ....data.tables import LARGEST
+from ....data.tables import LARGEST, SMALLEST
 from ....errors import InvalidData, InvalidModel
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
@@ -66,7 +66,23 @@ class ColumnBlock(NamedTuple):
                     "is a category that was not in the data of the fit, so that its effect is unknown",
                     "Use one of " + ", ".join(f"'{level}'" for level in known[:10]),
                 )
-        return np.delete(_evaluate(self.text, self.spec, table)[0], self.left_out, axis=1)
+        for name in _columns_of(self.text, table):
+            if name not in self.seen and is_text(table.frame[name]) and self._was_number(name):
+                value = table.frame[name].iloc[0]
+                raise table.error(
+                    name, 0, value, "is text, but the fit had numbers there", "Convert the column"
+                )
+        values = np.delete(_evaluate(self.text, self.spec, table)[0], self.left_out, axis=1)
+        for name, column in zip(self.names, values.T, strict=True):
+            check_finite(name, column, table)
+        return values
+
+    def _was_number(self, name: str) -> bool:
+        """Whether a column is an effect by itself, and had numbers in the fit."""
+        return any(
+            str(factor) == name and kind.value == "numerical"
+            for factor, (kind, _) in self.spec.encoder_state.items()
+        )
 
 
 def named_columns(
@@ -140,6 +156,7 @@ def build_block(text: str, table: Table) -> tuple[np.ndarray, ColumnBlock]:
         raise InvalidModel(f"The formula's '{text}' makes more than one column '{repeated[0]}'.")
     for name, column in zip(names, values.T, strict=True):
         check_finite(name, column, table)
+        check_size(name, column, table)
     return values, ColumnBlock(text, tuple(names), spec, seen)
 
 
@@ -210,6 +227,15 @@ def check_finite(name: str, column: np.ndarray, table: Table) -> None:
         row = int(np.argmax(bad))
         problem = "is too large to be squared" if np.isfinite(column[row]) else "is not finite"
         raise table.error(name, row, column[row], problem, "Correct the value or drop the row")
+
+
+def check_size(name: str, column: np.ndarray, table: Table) -> None:
+    """A column whose squares are not all zero, unless it is."""
+    row = int(np.argmax(np.abs(column)))
+    if 0 < abs(column[row]) < SMALLEST:
+        raise table.error(
+            name, row, column[row], "is too small to be squared", "Rescale the column"
+        )
 
 
 def _constant(text: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
@@ -10,6 +12,8 @@ from ....errors import InvalidData
 
 CHUNK = 2**18
 CONSTANT = 1e-12  # a spread, of a column's size, that nothing can be learnt from
+FAR = 1e6  # spreads from zero: an intercept's variance is its square, of which eps is still 2e-4
+SLOPES_FAR = 1e5  # the same of an effect by level, whose sds and correlations have to be found too
 SMALL = 1e-10  # a unit column's distance from the span of the others, beyond rounding
 
 
@@ -37,6 +41,20 @@ def check_rank(X: np.ndarray, names: list[str], measures: Measures, intercept: b
     check_triangle(triangle(X, columns.center, columns.unit()), names, columns)
 
 
+def refuse_far(
+    names: Sequence[str], columns: Measures, most: float = FAR, where: str = "intercept"
+) -> None:
+    """Refuse columns so far from zero that nothing but rounding tells their effect from the intercept's."""
+    distance = np.abs(columns.center) / columns.unit()
+    for name, far in zip(names, distance, strict=True):
+        if far > most:
+            raise InvalidData(
+                f"The column '{name}' lies {far:.0e} times its spread away from zero, so that its effect and "
+                f"the {where} are lost to rounding; write center({name}), or subtract a constant first.",
+                column=name,
+            )
+
+
 def check_triangle(R: np.ndarray, names: list[str], columns: Measures) -> None:
     """The same from R of (X − center)/spread = QR, or any matrix with the same RᵀR.
 
@@ -57,6 +75,7 @@ def check_triangle(R: np.ndarray, names: list[str], columns: Measures) -> None:
                 "intercept; leave one of the two out.",
                 column=name,
             )
+    refuse_far(names, columns)
     R, order = qr(R, mode="r", pivoting=True)[:2]
     R = R[: min(R.shape)]
     distance = np.abs(np.diagonal(R)) / np.sqrt(columns.n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....errors import InvalidModel
+from ....errors import InvalidData, InvalidModel
 from .design import Design
 
 
@@ -39,4 +39,20 @@ def require_no_smooths(design: Design, why: str) -> None:
         raise InvalidModel(
             f"The term {design.penalised[0].label} is fitted where sums are exact, but {why}; give smooths "
             "a smaller k, a structure fewer levels, or leave a term out."
+        )
+
+
+EXACT = 1e-9  # of a response's sd: what rounding leaves of one that fixed effects explain
+
+
+def require_noise(design: Design) -> None:
+    """Something of a response with units is left when its fixed effects are taken out."""
+    if not design.family.link.has_units or design.penalised:
+        return
+    response = design.response
+    if response.left <= EXACT * max(response.sd, EXACT * response.size):
+        raise InvalidData(
+            f"The fixed effects of '{design.formula.text}' explain the response exactly, so that no noise is "
+            "left to estimate; leave out the column that the response was made of, or take other rows.",
+            column=design.formula.response,
         )

@@ -10,7 +10,7 @@ from ....likelihoods import Likelihood
 from ....likelihoods.base import require_counts
 from ..text.formula import Formula
 from .columns import Table, is_text
-from .model_matrix import build_number, named_columns
+from .model_matrix import build_number, check_size, named_columns
 
 
 def read_response(
@@ -25,6 +25,7 @@ def read_response(
     if encoded is None:
         _refuse_labels(name, table, family)
     y = build_number(name, table)[0] if encoded is None else encoded
+    check_size(name, y, table)
     if table.n == 1 and not few:
         raise InvalidData(
             "The data have one row; a mixed model needs at least two to tell effects from noise.",

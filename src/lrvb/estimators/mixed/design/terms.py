@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....data.standardise import measure
 from ....errors import InvalidModel
 from ....likelihoods import Likelihood
 from ..text.bars import Bar
@@ -14,6 +15,7 @@ from ..text.scanning import formula_error
 from .columns import Table
 from .groups import Coder, Factor, read_factor
 from .model_matrix import ColumnBlock, build_block
+from .rank import SLOPES_FAR, refuse_far
 
 
 class Term(NamedTuple):
@@ -75,6 +77,9 @@ def read_terms(
                     "leave it out of one, as (0 + x|g) does with the intercept.",
                 )
             places[name, index] = bar.at
+        if "1" in names:
+            measures = measure(R).about_zero(np.array([name == "1" for name in names]))
+            refuse_far(names, measures, SLOPES_FAR, f"levels' intercepts by '{group}'")
         together = (
             [tuple(range(len(names)))] if bar.correlated else [(j,) for j in range(len(names))]
         )

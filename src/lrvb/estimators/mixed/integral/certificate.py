@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR, Integral
+from ....integrated.integral import Integral
+from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"

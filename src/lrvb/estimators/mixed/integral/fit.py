@@ -11,9 +11,11 @@ from scipy.linalg import block_diag
 from ....errors import LrvbError
 from ....integrated.block.integration import integrate_block
 from ....integrated.block.model import Block
+from ....integrated.effort import TooMuchWork
 from ....integrated.gaussian import Gaussian
-from ....integrated.inside import Effects, Inside
-from ....integrated.integration import Integral, TooMuchWork, integrate_gaussian, integrate_path
+from ....integrated.inside import Effects, Evaluable, Inside
+from ....integrated.integral import Integral
+from ....integrated.integration import integrate_gaussian, integrate_path
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
@@ -80,7 +82,8 @@ def integrate_model(
     at = integral.weighted.heavy()
     theta = integral.theta[at]
     weights = integral.weighted.weights[at] / integral.weighted.weights[at].sum()
-    beta, within = _beta(statement, standard, theta)
+    beta, root = _beta(statement, standard, theta)
+    within = root @ root.swapaxes(1, 2)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
     own = statement.outside(theta, beta, design, standard)
     bends = list(statement.smooth_sds(theta).T)
@@ -91,7 +94,7 @@ def integrate_model(
     Sigma = (T - m).T @ (weights[:, None] * (T - m))
     p = len(design.names)
     Sigma[:p, :p] += np.tensordot(weights, within, axes=1)
-    beta_V, mfvb_sds = given_hyperparameters(statement, weights @ theta)
+    beta_V, mfvb_sds = given_hyperparameters(statement, weights @ theta, integral.near)
     V = _mean_field(
         found,
         design,
@@ -102,8 +105,8 @@ def integrate_model(
         theta,
         weights,
         np.outer(m[:p], m[:p]) + Sigma[:p, :p],
+        integral.near,
     )
-    root = np.linalg.cholesky(within) if isinstance(inside, Normal) else within[:, :0, :0]
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
     why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
@@ -113,11 +116,13 @@ def integrate_model(
         design,
         standard,
         statement,
-        integral,
+        replace(integral, near=None),
         theta,
         weights,
         Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
-        WeightedDraws(T, weights, root, verdicts),
+        WeightedDraws(
+            T, weights, root if isinstance(inside, Normal) else root[:, :0, :0], verdicts
+        ),
         effects,
         _in_design(statement, mfvb_sds),
         cross,
@@ -153,11 +158,15 @@ def _in_design(statement: Statement, parts: tuple) -> list:
 def _beta(
     statement: Statement, standard: Standardisation, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """β on the user's scale at the draws (n, p), and the covariance it has given each (n, p, p)."""
+    """β on the user's scale at the draws (n, p), and a root (n, p, p) of its covariance given each.
+
+    The root is taken where columns are centred: on the user's scale a column far from zero leaves no
+    covariance that rounding has not made singular.
+    """
     T, t, p = standard.T, standard.t, statement.p
     if isinstance(statement.inside, Normal):
         mean, covariance = statement.inside.beta(theta)
-        return mean @ T.T + t, T @ covariance @ T.T
+        return mean @ T.T + t, T @ np.linalg.cholesky(covariance)
     return theta[:, :p] @ T.T + t, np.zeros((len(theta), p, p))
 
 
@@ -202,6 +211,7 @@ def _mean_field(
     theta: np.ndarray,
     weights: np.ndarray,
     squares: np.ndarray,
+    near: Evaluable | None,
 ) -> np.ndarray:
     """V: β given E θ, and the mean-field factors of sds, correlations and precisions; squares are E ββᵀ."""
     sds: dict[str, float] = {}
@@ -230,7 +240,7 @@ def _mean_field(
         assert priors.residual is not None
         left = residual_square(statement.inside, theta, weights)
         sds |= _of_one("residual", one_sd(priors.residual, design.total, left), "residual")
-    sds |= dispersion_sds(statement, weights @ theta)
+    sds |= dispersion_sds(statement, weights @ theta, near)
     rest = np.array([sds[label] for label in found.labels[len(beta_V) :]])
     return block_diag(*parts, np.diag(rest**2))
 

@@ -7,7 +7,7 @@ E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from ....errors import InvalidModel
 from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
 from ....numerics.pareto import smooth_columns
+from ....posterior.answering import REFITTED, Influence
 from ....posterior.leave_one_out import left_out_table
-from ....posterior.sensitivity import REFITTED, Influence
 from ..design.subsample import take_rows
 from ..partitions.design import PartitionedDesign
 from ..priors.stated import MixedPriors
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DOUBTED = 0.5  # of k̂, above which a group that moves a mean is fitted without
+NOISY = 0.05  # of a change: a Monte Carlo error above which it is fitted without too
 MOVES = 0.1  # posterior sds
 QUICK = 20_000  # rows up to which such fits are made
 
 
 @dataclass(frozen=True, eq=False)
 class MixedSensitivity(PriorSensitivity):
-    """The questions of `posterior.sensitivity.RowQuestions`, from the draws of an integrated model."""
+    """The questions of `posterior.answering.RowQuestions`, from the draws of an integrated model."""
 
     @property
     def labels(self) -> Any:
@@ -70,18 +71,20 @@ class MixedSensitivity(PriorSensitivity):
                 )
         return outer.codes
 
-    def influence(self, at: np.ndarray, codes: np.ndarray | None = None) -> Influence:
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
-        By smoothed weights of the draws. The largest few of those whose k̂ is above a half are by an
-        integration without them.
+        By smoothed weights of the draws. The largest few (`refits`) of those whose k̂ is above a half, or
+        whose Monte Carlo error is above 5 % of the change, are by an integration without them.
         """
         codes, n = self._blocks(codes)
         drawn = sample(self.found, n)
         log_w = np.log(drawn.weights)
         T = self.found.weighted.values[drawn.at][:, at]
         center = drawn.weights @ T
-        values, k_hat = np.empty((n, len(at))), np.empty(n)
+        values, error, k_hat = np.empty((n, len(at))), np.empty((n, len(at))), np.empty(n)
         for lot in self._lots(drawn, codes, n, at):
             moved = self._moved(lot, at)
             smoothed, k_hat[lot.blocks] = smooth_columns(log_w[:, None] - lot.out.log_p)
@@ -89,15 +92,19 @@ class MixedSensitivity(PriorSensitivity):
             values[lot.blocks] = w.T @ T - center
             if moved is not None:
                 values[lot.blocks] += np.einsum("sj,sjk->jk", w, moved)
+            error[lot.blocks] = _errors(drawn.weights, w, T, moved)
         refitted = np.zeros(n, dtype=bool)
-        size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
-        doubted = np.flatnonzero(~(k_hat <= DOUBTED) & (size > MOVES))
+        sd = np.where(self.sd[at] > 0, self.sd[at], np.inf)
+        scaled, error = np.abs(values) / sd, error / sd
+        size = scaled.max(1, initial=0.0)
+        noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
+        doubted = np.flatnonzero((~(k_hat <= DOUBTED) & (size > MOVES)) | noisy)
         if self.found.design.n <= QUICK:
-            for b in doubted[np.argsort(-size[doubted], kind="stable")][:REFITTED]:
+            for b in doubted[np.argsort(-size[doubted], kind="stable")][:refits]:
                 refitted[b] = True
                 rows = np.flatnonzero(codes == b)
                 values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
-        return Influence(values, refitted, k_hat)
+        return Influence(values, refitted, k_hat, error.max(1, initial=0.0))
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """−Cov(q, log p(y_b | y_−b, θ)) (n, k), and what the change of β given θ adds on average."""
@@ -130,6 +137,18 @@ class MixedSensitivity(PriorSensitivity):
         design = self.found.design
         kept = np.setdiff1d(np.arange(design.n), rows, assume_unique=True)
         return integrate_model(take_rows(design, kept), self.priors, self.found.standard)
+
+    def without(self, rows: np.ndarray) -> tuple[MixedSensitivity, np.ndarray]:
+        """The same questions of the integration without these rows, and the places of its own."""
+        again = self.left_out(rows)
+        self.moved_mean(again)  # which has the same quantities
+        kept = np.setdiff1d(np.arange(self.found.design.n), rows, assume_unique=True)
+        return replace(self, found=again), kept
+
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
+        lower, upper = self.found.weighted.intervals(prob)
+        return float(lower[i]), float(upper[i])
 
     def moved_mean(self, other: IntegratedFit) -> np.ndarray:
         """The means (a,) of another integration of the same quantities."""
@@ -176,6 +195,22 @@ class MixedSensitivity(PriorSensitivity):
         here = np.flatnonzero(at < self.found.statement.p)
         result[..., here] = beta[..., at[here]]
         return result
+
+
+def _errors(
+    before: np.ndarray, after: np.ndarray, T: np.ndarray, moved: np.ndarray | None
+) -> np.ndarray:
+    """Monte Carlo's error (n, k) of changes of means of T (S, k), from weights (S,) to others (S, n).
+
+    Both means are of the same draws: the error of a difference of two ratios, by their linear parts.
+    """
+    error = np.empty((after.shape[1], T.shape[1]))
+    for k, value in enumerate(T.T):
+        there = value[:, None] if moved is None else value[:, None] + moved[..., k]
+        own = before * (value - before @ value)
+        away = after * (there - (after * there).sum(0)) - own[:, None]
+        error[:, k] = np.sqrt((away**2).sum(0))
+    return error
 
 
 def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:

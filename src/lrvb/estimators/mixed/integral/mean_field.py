@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
+from ....integrated.effort import EASY
 from ....integrated.importance import Budget, resampled
-from ....integrated.inside import Inside
-from ....integrated.integration import EASY, integrate_density
+from ....integrated.inside import Evaluable, Inside
+from ....integrated.integration import integrate_density
 from ....integrated.laplace import conditional_mode
 from ....integrated.mode import Mode, differenced
 from ....integrated.normal import Normal
@@ -81,21 +82,25 @@ def residual_square(inside: Normal, theta: np.ndarray, weights: np.ndarray) -> f
 
 
 def given_hyperparameters(
-    statement: Statement, theta: np.ndarray
+    statement: Statement, theta: np.ndarray, near: Evaluable | None = None
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Covariance (p, p) of β and every level's sd (levels, q), terms in θ's order, at one θ (d,)."""
+    """Covariance (p, p) of β and every level's sd (levels, q), terms in θ's order, at one θ (d,).
+
+    `near` answers in place of the statement's sums.
+    """
     inside = statement.inside
     if isinstance(inside, Normal):
         found = inside.moments(theta[None], np.ones(1))
         return inside.beta(theta[None])[1][0], found.levels_sd
-    mode = conditional_mode(inside, theta[inside.p :], theta[: inside.p])
+    near = near or inside
+    mode = conditional_mode(near, theta[inside.p :], theta[: inside.p])
     covariance = np.linalg.inv(-mode.hessian)
-    sds = _levels(inside, mode, covariance, theta[inside.p :])
+    sds = _levels(inside, near, mode, covariance, theta[inside.p :])
     return covariance[: statement.p, : statement.p], sds
 
 
 def _levels(
-    inside: Inside, mode: Mode, covariance: np.ndarray, u: np.ndarray
+    inside: Inside, near: Evaluable, mode: Mode, covariance: np.ndarray, u: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Sds of the levels with β normal around its conditional mode."""
     beta = mode.x[None]
@@ -103,7 +108,7 @@ def _levels(
         normal = _normals(inside.p, NORMALS if inside.work * NORMALS < EASY / 4 else FEW)
         beta = mode.x + normal @ np.linalg.cholesky(covariance).T
     points = np.column_stack([beta, np.tile(u, (len(beta), 1))])
-    value, first, second = inside.evaluate(points)
+    value, first, second = near.evaluate(points)
     w = np.isfinite(value) / np.isfinite(value).sum()
     return tuple(effect.sd for effect in inside.unfold(points, w, w @ first, w @ second))
 
@@ -114,7 +119,9 @@ def _normals(d: int, n: int) -> np.ndarray:
     return np.concatenate([x, -x])
 
 
-def dispersion_sds(statement: Statement, theta: np.ndarray) -> dict[str, float]:
+def dispersion_sds(
+    statement: Statement, theta: np.ndarray, near: Evaluable | None = None
+) -> dict[str, float]:
     """Sds of each of the response's own parameters φ(u) given all else at θ, by their labels.
 
     The diagonal of J C Jᵀ, with J = ∂φ/∂u and C⁻¹ = −∂²log p/∂u² in its coordinates u.
@@ -131,7 +138,7 @@ def dispersion_sds(statement: Statement, theta: np.ndarray) -> dict[str, float]:
         def log_p(points: np.ndarray, place: slice = place) -> np.ndarray:
             moved = np.tile(theta, (len(points), 1))
             moved[:, place] = points
-            return inside.log_density(moved)
+            return (near or inside).log_density(moved)
 
         def values(points: np.ndarray, own: Dispersion = own) -> np.ndarray:
             return own.range.natural(points)

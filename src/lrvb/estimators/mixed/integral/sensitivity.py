@@ -17,8 +17,8 @@ from ....errors import InvalidModel
 from ....integrated.normal import Normal
 from ....integrated.terms import split_by_size
 from ....likelihoods.dispersion import split_coordinates
+from ....posterior.answering import PriorChange
 from ....posterior.hyperparameters import Hyperparameter
-from ....posterior.sensitivity import PriorChange
 from ..priors.stated import MixedPriors, SpreadPrior
 from .fit import IntegratedFit, integrate_model
 
@@ -45,6 +45,7 @@ class PriorSensitivity:
 
     found: IntegratedFit
     priors: MixedPriors
+    verifies: str = "a refit"
 
     @property
     def estimate(self) -> Any:
@@ -152,6 +153,7 @@ class PriorSensitivity:
             if prior is self.priors.terms[t]:
                 continue  # the same in both of a difference
             term = statement.terms[t]
+            # a prior that is no SpreadPrior is one of the sds, or of the whole matrix, as `sds` takes both
             changed = (
                 replace(term, sds=prior.sds, correlations=prior.correlations)
                 if isinstance(prior, SpreadPrior)
@@ -232,6 +234,7 @@ def _numbers(
         if isinstance(value, float):
 
             def at(number: float, name: str = field.name) -> Any:
+                # a dataclass, as asserted above, which mypy does not carry into functions
                 return put(replace(prior, **{name: number}))  # type: ignore[type-var]
 
             found.append((field.name, value, at))

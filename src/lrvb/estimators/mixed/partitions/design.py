@@ -40,6 +40,7 @@ class PartitionedDesign(Design):
         """Number of rows."""
         return self.measured.y.n
 
+    # properties here, where the rows are elsewhere; cached ones of rows in a plain design
     @property
     def measures(self) -> Measures:  # type: ignore[override]
         """Centre, spread and size of every column of X."""

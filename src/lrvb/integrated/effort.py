@@ -1,0 +1,56 @@
+"""How many draws an integration takes, by what each costs; or that it would take too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import LrvbError
+from .importance import Budget
+
+EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
+QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
+LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
+WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
+FEWEST = 512  # final draws below which nothing can be said
+
+
+class TooMuchWork(LrvbError):
+    """Sums that would take too long."""
+
+
+def enough(d: int, levels: int) -> Budget:
+    """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+
+
+def fewer(budget: Budget, d: int, work: float) -> Budget:
+    """Half of them to begin with, where a point costs more than its share of the answers."""
+    if d > 6 or budget.final > 2048 or work * budget.final < QUICK:
+        return budget
+    return replace(budget, final=budget.final // 2, explore=budget.explore // 2)
+
+
+def affordable(budget: Budget, work: float) -> Budget:
+    """The budget, with no more draws than are worth their time; `TooMuchWork` for too few."""
+    most = WORK / work
+    easy = EASY / work
+    explore = budget.explore if easy > 2048 else budget.explore // 2
+    left = most - budget.rounds * explore
+    if left < FEWEST:
+        raise TooMuchWork(
+            f"Exact sums would take about {work * (FEWEST + budget.rounds * explore):.0e} evaluations "
+            f"of a row's density, more than the {WORK:.0e} that are worth their time.",
+            work=work,
+        )
+    powers = FEWEST * 2 ** np.arange(12)
+    within = int(powers[powers <= left].max())
+    limit = min(budget.limit, within)
+    first = max(int(powers[powers <= max(easy, 2 * FEWEST)].max()), 2 * FEWEST)
+    return replace(budget, final=min(budget.final, within, first), explore=explore, limit=limit)
+
+
+def is_long(budget: Budget, work: float) -> bool:
+    """Whether all draws would take long."""
+    return work * (budget.final + budget.rounds * budget.explore) > EASY

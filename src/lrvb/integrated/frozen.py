@@ -1,0 +1,180 @@
+"""Many rows in one factor: near a point their sums are known at nodes that stay where they are.
+
+With many levels θ is known far better than any level's effects are, so that one grid for each group serves
+wherever the posterior is. Where fixed effects have the columns of random ones, X = RA, they only move
+the levels' prior: rows depend on w = z + Aβ alone, whatever θ is. Of all else (other columns, dispersions)
+a node's sum of rows is a polynomial near the center, of degree four along each axis and two in pairs. A
+point then costs an exponential for each node, and no visit to the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from .coordinates import Kind
+from .factor import Ends, Factor
+from .inside import Evaluated
+from .mode import differenced
+
+_STEP = 1.75  # sds between the points through which a polynomial goes: two of them on each side
+_CELLS = 2**16  # nodes × points at a time: what fits a processor's cache
+_POINTS = 32  # of them
+_SAMPLE = 4096  # rows that are tried before all are
+MOST = 5e7  # numbers that are kept
+
+
+def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
+    """Which coefficients (p,) have columns X = RA, with their part of A, (q, p), zero elsewhere."""
+    X, R = inside.rows.X, inside.R
+    few = slice(None, None, max(1, len(R) // _SAMPLE))
+    A = np.linalg.lstsq(R[few], X[few], rcond=None)[0]
+    size = np.abs(X).max(0, initial=0.0)
+
+    def left(rows: slice, of: np.ndarray) -> np.ndarray:
+        return np.abs(X[rows][:, of] - R[rows] @ A[:, of]).max(0, initial=0.0) <= 1e-9 * size[of]
+
+    found = left(few, np.ones(inside.p, dtype=bool))
+    found[found] = left(slice(None), found)
+    return found, np.where(found, A, 0.0)
+
+
+def passes(inside: Factor) -> int:
+    """Visits to the rows that the polynomials ask for."""
+    others = len(inside.kinds) - inside.k - int(shared(inside)[0].sum())
+    return 1 + 4 * others + others * (others - 1)
+
+
+class Frozen:
+    """log p(y, θ) around a center: f = f₀ + Φc(θ) at every node, with features Φ that stay.
+
+    spread (d,) are sds of θ, within a few of which the polynomials are needed.
+    """
+
+    def __init__(self, inside: Factor, center: np.ndarray, spread: np.ndarray):
+        self.inside, self.center, self.p = inside, center.copy(), inside.p
+        self.spread = spread
+        q, k, p = inside.q, inside.k, inside.p
+        own, self.A = shared(inside)
+        self.others = np.r_[np.flatnonzero(~own), np.arange(p + k, len(center))]
+        self.step = _STEP * spread[self.others]
+        self.precision = inside._precision(center[None])[0][0]
+        ends = inside._ends(center[None])
+        grid, f = self._heights(center, ends)
+        self.K, self.nodes = f.shape[1], inside._nodes(grid)[0]  # (G, K, q)
+        top = f.max(1)
+        total = top + np.log(np.exp(f - top[:, None]).sum(1))
+        cell = ((ends.high - ends.low)[0] / (inside.nodes - 1)).prod(-1)
+        cell = cell * np.diagonal(ends.C[0], axis1=1, axis2=2).prod(-1)
+        counts = inside.groups.counts
+        self.level = float(counts @ (total + np.log(cell) - q * np.log(2 * np.pi) / 2))
+        z = self.nodes
+        features = [z[..., i] for i in range(q)]
+        features += [z[..., i] * z[..., j] for i, j in inside._pairs]
+        features += self._polynomials(f, ends)
+        self.features = np.stack([part.reshape(-1) for part in features])  # (F, GK)
+        self.base = (f - total[:, None]).reshape(-1)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return self.inside.kinds
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,)."""
+        value = self._constant(theta)
+        counts, one = self.inside.groups.counts, np.ones(self.K)
+        for at, groups, P in self._run(theta):
+            value[at] += np.log(P @ one) @ counts[groups]
+        return value
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian at one point, by differences over a twentieth of `spread`."""
+        return differenced(self.log_density, 0.05 * self.spread)(theta)
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
+        inside, n, q = self.inside, len(theta), self.inside.q
+        counts, pairs = inside.groups.counts, inside._pairs
+        size = q + len(pairs)
+        powers = self.features[:size].reshape(size, inside.G, self.K).transpose(1, 2, 0)
+        value, found = self._constant(theta), np.empty((n, inside.G, size))
+        for at, groups, P in self._run(theta):
+            total = P @ np.ones(self.K)
+            value[at] += np.log(total) @ counts[groups]
+            raw = P.swapaxes(0, 1) @ powers[groups]
+            found[at, groups] = raw.swapaxes(0, 1) / total[..., None]
+        moved = self._moved(theta)[:, None]
+        first, second = found[..., :q], found[..., q:]
+        for row, (i, j) in enumerate(pairs):  # E (z − m)(z − m)ᵀ
+            m, w = moved[..., i], moved[..., j]
+            second[..., row] += m * w - m * first[..., j] - w * first[..., i]
+        return Evaluated(value, (first - moved).reshape(n, -1), second.reshape(n, -1))
+
+    def _heights(self, theta: np.ndarray, ends: Ends) -> tuple[object, np.ndarray]:
+        """The grid, and the log integrand (G, K) at its nodes with the center's prior."""
+        sums = self.inside._rows_at(theta[None])
+        grid, f = self.inside._heights(sums, self.precision[None], ends)
+        return grid, np.ascontiguousarray(f[0].reshape(self.inside.G, -1))
+
+    def _polynomials(self, f: np.ndarray, ends: Ends) -> list[np.ndarray]:
+        """Coefficients (G, K) of t, t², t³, t⁴ of each axis, then of each product of two."""
+
+        def at(*moves: tuple[int, float]) -> np.ndarray:
+            theta = self.center.copy()
+            for axis, t in moves:
+                theta[self.others[axis]] += t * self.step[axis]
+            return self._heights(theta, ends)[1] - f
+
+        found, near = [], {}
+        for axis in range(len(self.others)):
+            up, down, high, low = (at((axis, t)) for t in (1.0, -1.0, 2.0, -2.0))
+            odd, far_odd, even, far_even = up - down, high - low, up + down, high + low
+            found += [(8 * odd - far_odd) / 12, (16 * even - far_even) / 24]
+            found += [(far_odd - 2 * odd) / 12, (far_even - 4 * even) / 24]
+            near[axis] = even
+        for i, j in combinations(range(len(self.others)), 2):
+            both = at((i, 1.0), (j, 1.0)) + at((i, -1.0), (j, -1.0))
+            found.append((both - near[i] - near[j]) / 2)
+        return found
+
+    def _coefficients(self, theta: np.ndarray) -> np.ndarray:
+        """c (n, F) of the features."""
+        precision, moved = self.inside._precision(theta)[0], self._moved(theta)
+        columns = list(np.einsum("nij,nj->in", precision, moved))
+        for i, j in self.inside._pairs:
+            once = 0.5 if i == j else 1.0
+            columns.append(-once * (precision[:, i, j] - self.precision[i, j]))
+        t = (theta - self.center)[:, self.others] / self.step
+        columns += [t[:, axis] ** power for axis in range(t.shape[1]) for power in (1, 2, 3, 4)]
+        columns += [t[:, i] * t[:, j] for i, j in combinations(range(t.shape[1]), 2)]
+        return np.stack(columns, axis=1)
+
+    def _moved(self, theta: np.ndarray) -> np.ndarray:
+        """How far coefficients with the levels' columns move their means, (n, q)."""
+        return (theta - self.center)[:, : self.p] @ self.A.T
+
+    def _constant(self, theta: np.ndarray) -> np.ndarray:
+        """What is the same for all nodes, of all groups together, (n,)."""
+        precision, logdet = self.inside._precision(theta)
+        moved = self._moved(theta)
+        each = (np.einsum("ni,nij,nj->n", moved, precision, moved) + logdet) / 2
+        known = self.level - self.inside._known
+        return known - self.inside.groups.counts.sum() * each + self.inside._log_prior(theta)
+
+    def _run(self, theta: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
+        """Some points and some groups at a time, with the integrand (n, groups, K) at the nodes."""
+        coefficients, G, K = self._coefficients(theta), self.inside.G, self.K
+        for begin in range(0, len(theta), _POINTS):
+            at = slice(begin, begin + _POINTS)
+            c = coefficients[at]
+            most = max(1, _CELLS // (K * len(c)))
+            for start in range(0, G, most):
+                end = min(start + most, G)
+                nodes = slice(start * K, end * K)
+                f = c @ self.features[:, nodes]
+                f += self.base[nodes]
+                np.exp(f, out=f)
+                yield at, slice(start, end), f.reshape(len(c), -1, K)

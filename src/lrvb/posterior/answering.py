@@ -1,0 +1,95 @@
+"""What tables of what if ask, of whoever answers: an engine's response, or weighted draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeGuard
+
+import numpy as np
+
+from .estimate import Estimate
+from .hyperparameters import Hyperparameter
+
+REFITTED = 10  # rows or levels, the largest, that are left out in a fit of its own
+
+
+@dataclass(frozen=True)
+class PriorChange:
+    """Of one hyperparameter: dm (a,) and dsd (a,) of every coordinate, in the estimate's units."""
+
+    hyperparameter: Hyperparameter
+    d_mean: np.ndarray
+    d_sd: np.ndarray
+
+
+class PriorQuestions(Protocol):
+    """What a table of prior sensitivities asks."""
+
+    @property
+    def verifies(self) -> str:
+        """By what `refitted` has its answer, in words."""
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Of every coordinate of the estimate."""
+
+    def known(self) -> list[Hyperparameter]:
+        """The hyperparameters that can be moved."""
+
+    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
+        """The derivative of all means and sds in one hyperparameter."""
+
+    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
+        """The change of all means at the whole plain step, by a fit of its own."""
+
+
+class Influence(NamedTuple):
+    """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
+
+    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws.
+    """
+
+    values: np.ndarray
+    refitted: np.ndarray
+    k_hat: np.ndarray | None = None
+    error: np.ndarray | None = None
+
+
+class RowQuestions(PriorQuestions, Protocol):
+    """What tables of the influence of rows ask as well."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """Whose means move."""
+
+    @property
+    def labels(self) -> Any:
+        """Of the rows."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the rows."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Columns of the rows by which they may be grouped, beside those observed."""
+
+    def influence(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+    ) -> Influence:
+        """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
+
+    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+        """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
+
+    def interval(self, i: int, prob: float) -> tuple[float, float]:
+        """The central interval of a coordinate."""
+
+    def without(self, rows: np.ndarray) -> tuple[RowQuestions, np.ndarray]:
+        """The same questions of a fit without these rows, and the places of its rows among these."""
+
+
+def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
+    """Whether rows can be left out."""
+    return hasattr(questions, "influence")

@@ -1,0 +1,91 @@
+"""Draws of a posterior, one way after another: linear response's, the second order's, adapted, HMC."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.modes import Mode, share_of
+from ..engine.response import Response
+from ..engine.second_order import refine
+from ..errors import LrvbError
+from ..integrated.importance import Budget, Weighted, integrate
+from ..numerics.hmc import Chains, hmc, r_hat
+from .proposal import Around, around, around_all, missed, moments, refitted
+from .purse import Purse
+from .target import Target
+from .verdicts import MODE, R_HAT
+
+CHAINS = 64
+GRADIENTS = 12_000  # of one round of chains; each costs about three values
+ROUNDS = 4  # of HMC, each whitened by the draws of the one before
+
+
+class Sampling:
+    """What draws from a target, within a purse. Optima near the first are known once they are told."""
+
+    def __init__(self, target: Target, purse: Purse, draws: int, seed: int):
+        self.target, self.purse, self.draws, self.seed = target, purse, draws, seed
+        self.places = [Around(target.center, target.root)]
+        self.near: tuple[Mode, ...] = ()
+
+    def know(self, response: Response, near: tuple[Mode, ...]) -> None:
+        """Other optima that draws around the first may reach, those that matter."""
+        self.near = tuple(mode for mode in near if share_of([mode]) >= MODE)
+        self.places += [around(mode.response(response)) for mode in self.near]
+
+    def missed(self, x: np.ndarray, weights: np.ndarray) -> float:
+        """Share of the evidence of such optima to which draws did not come."""
+        return missed(x, weights, self.places, self.near)
+
+    def plain(self, n: int) -> Weighted:
+        """n draws from linear response's normal, with the tails of a t."""
+        start, budget = self.places[0].t(), Budget(n, rounds=0)
+        return integrate(self.target, start, budget=budget, seed=self.seed)
+
+    def second_order(self, response: Response) -> Weighted | None:
+        """Draws around the second order's means with its sds; None where it has none."""
+        target, draws = self.target, self.draws
+        if not self.purse.allows(draws):
+            return None
+        try:
+            second = refine(response, target.free.W)
+        except LrvbError:  # too far off for a correction; adaptation goes on from what there is
+            return None
+        plain = np.maximum(np.diag(target.root @ target.root.T), 1e-300)
+        wider = np.sqrt(1 + np.clip((second.variance - second.first) / plain, -0.75, 8.0))
+        moved = np.sqrt(plain) * np.clip(second.shift / np.sqrt(plain), -2.0, 2.0)
+        start = Around(target.center + moved, wider[:, None] * target.root).t()
+        return integrate(target, start, budget=Budget(draws, rounds=0), seed=self.seed)
+
+    def adapted(self) -> Weighted | None:
+        """Draws from proposals fitted to the draws before them, from a wider start; None if too many."""
+        d, purse = self.target.size, self.purse
+        explore = int(np.clip(16 * d, 256, 2048))
+        final = 2 * self.draws
+        if not purse.allows(final + 2 * explore):
+            return None
+        most = next(n for n in range(8, 1, -1) if n == 2 or purse.allows(final + n * explore))
+        budget = Budget(final, explore, rounds=2, most=most)
+        start = around_all(self.places, 1.2, 7.0)
+        return integrate(self.target, start, refitted(d), budget, self.seed + 1)
+
+    def chains(self, weighted: Weighted) -> Chains | None:
+        """HMC from weighted draws, each round whitened by the one before; None if too many."""
+        target, purse = self.target, self.purse
+        if not purse.allows(3 * GRADIENTS):
+            return None
+        rng = np.random.default_rng(self.seed)
+        start = weighted.x[rng.choice(len(weighted.x), CHAINS, p=weighted.weights)]
+        start = start + 0.1 * rng.standard_normal(start.shape) @ target.root.T
+        start = np.where(np.isfinite(target(start))[:, None], start, target.center)
+        mean, root = target.center, target.root
+        if weighted.ess > 5 * target.size:
+            mean, root = moments(weighted.x, weighted.weights)
+        for _ in range(ROUNDS):
+            chains = hmc(target.with_gradient, start, mean, root, rng)
+            start = chains.x[-1]
+            if r_hat(chains.x).max() <= R_HAT - 0.02 or not purse.allows(3 * GRADIENTS):
+                break
+            flat = chains.x.reshape(-1, target.size)
+            mean, root = moments(flat, np.full(len(flat), 1 / len(flat)))
+        return chains

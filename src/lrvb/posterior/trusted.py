@@ -1,0 +1,128 @@
+"""How far an answer can be trusted: certificates, and the verdicts that they give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..engine.response import Response
+from ..errors import InvalidModel
+from .certificate import Certificate
+from .certification import ASK, Certifier, Checked
+from .named import Named
+from .verdicts import NOT_CHECKED, REPAIRED
+from .weighted import WeightedDraws
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Trusted(Named):
+    """The part of a posterior that knows what was checked."""
+
+    checked: Checked
+    weighted: WeightedDraws | None
+    _certifier: Certifier | None
+    _response: Response | None
+    _origin: str
+
+    if TYPE_CHECKING:  # of the posterior itself
+
+        def _require_engine(self, what: str) -> Response: ...
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, where there is one."""
+        return self.checked.certificate
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """`verdict` and `why` of every named quantity: the certificate's, or those known without draws."""
+        import pandas as pd
+
+        found = list(self.checked.quick)
+        if self.certificate is not None:
+            found = self.certificate.verdicts
+        elif self.weighted is not None and self.weighted.verdicts:
+            found = [(verdict, "") for verdict in self.weighted.verdicts]
+        elif not found:
+            found = [(NOT_CHECKED, f"Not checked: {self.checked.reason}.")] * len(self.names)
+        return pd.DataFrame(found, index=pd.Index(self.names), columns=["verdict", "why"])
+
+    def certify(
+        self,
+        draws: int = 1024,
+        seed: int = 0,
+        *,
+        budget: float | None = None,
+        passes: int | None = None,
+        progress: bool = False,
+    ) -> Certificate:
+        """Check every named quantity against draws of the exact posterior, and keep the result.
+
+        Importance sampling of the density with all rows' variables integrated out, from linear
+        response's normal; where its weights are poor, HMC. Fits from other starts look for other
+        modes. No round is begun that would not end within `budget` seconds or `passes` over all rows (a
+        gradient counts three, a fit from another start sixty); what is then not known is "doubtful".
+        Afterwards `certificate` is set and `summary` has its verdicts.
+        """
+        if self._certifier is None and self.certificate is not None and self.certificate.polish:
+            raise InvalidModel(
+                "This posterior was checked when it was made; for other draws call infer again with "
+                "another seed."
+            )
+        if self._certifier is None and self.weighted is not None and self.weighted.verdicts:
+            raise InvalidModel(
+                "This posterior consists of draws of the exact posterior already; its verdicts are in "
+                "summary()."
+            )
+        if self._certifier is None and self._response is None and self.checked.reason:
+            raise InvalidModel(
+                f"This posterior was {self._origin} and cannot be checked any more: "
+                f"{self.checked.reason}."
+            )
+        if self._certifier is None:
+            self._require_engine("density to check it against")
+            raise InvalidModel(
+                "This posterior's density with all local variables integrated out is not known here, "
+                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
+            )
+        found = self._certifier.certify(
+            draws, seed, budget=budget, passes=passes, progress=progress
+        )
+        self.checked = Checked(certificate=found)
+        return found
+
+    def settle(self, certify: str | bool, *, progress: bool = False) -> None:
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second.
+
+        Where that would cost more, "auto" gives verdicts without draws, if they cost less than the fit.
+        """
+        if certify is True:
+            self.certify(progress=progress)
+        elif certify == "auto" and self._certifier is not None:
+            self.checked = self._certifier.automatic(progress=progress)
+        elif certify is False:
+            self.checked = Checked(reason=f"certify=False was given; {ASK}")
+
+    def _note(self, verdicts: list[str]) -> str:
+        """The line under the summary: where verdicts come from, or why there are none."""
+        notes = []
+        if REPAIRED in verdicts:
+            notes.append('Rows marked "repaired" show the certified numbers.')
+        if self.certificate is not None and self.certificate.heavy.any():
+            notes.append(
+                "Rows without an sd have heavy tails: use lower and upper, their quantiles."
+            )
+        if notes:
+            return " ".join(notes)
+        if self.certificate is None and self.checked.quick:
+            return "Verdicts by the size of the second order, without draws; posterior.certify() draws."
+        return self.verdicts["why"].iloc[0] if NOT_CHECKED in verdicts else ""
+
+    def _certified(self) -> Certificate:
+        if self.certificate is None:
+            raise InvalidModel(
+                'This posterior has no certificate, which method="certified" needs; call '
+                "posterior.certify() first."
+            )
+        return self.certificate

@@ -1,0 +1,97 @@
+"""Sums that are frozen near a point are those of the rows there, and so are the answers from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from small import dispersion, intercepts, regression, sloped
+
+from lrvb.integrated.frozen import Frozen, passes, shared
+from lrvb.integrated.integration import integrate_path
+from lrvb.integrated.levels import Levels
+from lrvb.integrated.many import can_freeze, integrate_many
+from lrvb.integrated.slopes import Slopes
+
+G, SIZE = 40, 6
+
+
+def made(family: str, slopes: bool, G: int = G, size: int = SIZE):
+    """Sums of a factor, and a θ near the middle of its posterior."""
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(G), size)
+    x = rng.normal(size=len(codes))
+    X = np.column_stack([np.ones(len(codes)), x])
+    eta = 0.3 + 0.4 * x + 0.7 * rng.normal(size=G)[codes]
+    if slopes:
+        eta += 0.4 * rng.normal(size=G)[codes] * x
+    rows = regression(family, eta, X)
+    tail = dispersion(family)
+    if slopes:
+        terms = sloped(codes, x, G)
+        return Slopes(rows, terms), np.r_[0.3, 0.4, np.log(0.7), np.log(0.4), 0.1, tail]
+    return Levels(rows, intercepts(codes, G)), np.r_[0.3, 0.4, np.log(0.7), tail]
+
+
+@pytest.mark.parametrize("slopes", [False, True], ids=["intercepts", "slopes"])
+@pytest.mark.parametrize("family", ["poisson", "bernoulli", "shaped", "differenced"])
+def test_frozen_sums_are_those_of_the_rows(family, slopes):
+    """Polynomials of degree four leave O(t⁵) of 0.02 a step, nodes 1e-6 of a group's sum."""
+    inside, center = made(family, slopes)
+    inside.nodes = 31 if slopes else 61
+    inside._learn(center[None])
+    spread = np.full(len(center), 0.02)
+    frozen = Frozen(inside, center, spread)
+    theta = center + spread * np.random.default_rng(0).normal(size=(5, len(center)))
+    exact, found = inside.evaluate(theta), frozen.evaluate(theta)
+    assert_allclose(found.value, exact.value, atol=2e-4)
+    assert_allclose(frozen.log_density(theta), found.value, rtol=1e-12)
+    assert_allclose(found.first, exact.first, atol=1e-4)
+    assert_allclose(found.second, exact.second, atol=1e-4)
+    _, gradient, H = frozen.derivatives(theta[0])
+    _, g, h = inside.derivatives(theta[0])
+    assert_allclose(gradient, g, atol=1e-3 * np.sqrt(np.abs(np.diag(h))).max() + 1e-3)
+    assert_allclose(H, h, atol=2e-3 * np.abs(h).max())
+
+
+def test_coefficients_of_the_levels_columns_need_no_rows():
+    """X = RA: rows depend on z + Aβ alone, so that β may move as far as the grid reaches."""
+    inside, center = made("poisson", slopes=True)
+    own, A = shared(inside)
+    assert own.all()
+    assert_allclose(inside.R @ A, inside.rows.X, atol=1e-12)
+    assert passes(inside) == 1
+    inside.nodes = 41
+    inside._learn(center[None])
+    frozen = Frozen(inside, center, np.ones(5))
+    far = center + 0.1 * np.array([1, -1, 1, -1, 1])
+    assert_allclose(frozen.log_density(far[None]), inside.log_density(far[None]), atol=1e-3)
+
+
+def test_other_columns_and_dispersions_are_visited():
+    """1 + 4k + k(k − 1) visits for k coordinates that are not the levels' own."""
+    inside, _ = made("shaped", slopes=False)
+    assert list(shared(inside)[0]) == [True, False]
+    assert passes(inside) == 1 + 4 * 2 + 2
+
+
+@pytest.mark.parametrize(("family", "slopes"), [("poisson", True), ("bernoulli", False)])
+def test_many_levels_have_the_posterior_of_all_draws(family, slopes, monkeypatch):
+    """Against importance sampling of the sums themselves, within what Monte Carlo leaves of both."""
+    inside, _ = made(family, slopes, G=300)
+    assert can_freeze(inside)
+    longest = np.where(np.array(inside.kinds) == "free", np.inf, 1.0)
+    few = integrate_many(inside, inside.start(), longest)
+    monkeypatch.setattr("lrvb.integrated.integration.is_long", lambda *_: False)
+    again, _ = made(family, slopes, G=300)
+    every = integrate_path(again)
+    assert every.sample is None
+    a, b = few.weighted, every.weighted
+    sd = b.sd(every.theta)
+    error = np.hypot(a.mean_error(few.theta), b.mean_error(every.theta))
+    assert np.all(np.abs(a.mean(few.theta) - b.mean(every.theta)) < 5 * error + 0.01 * sd)
+    assert_allclose(a.sd(few.theta), sd, rtol=0.08)
+    assert abs(a.log_evidence - b.log_evidence) < 0.05
+    for one, other in zip(few.effects, every.effects, strict=True):
+        assert_allclose(one.mean, other.mean, atol=0.02)
+        assert_allclose(one.sd, other.sd, rtol=0.02)
