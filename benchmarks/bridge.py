@@ -4,7 +4,8 @@
                                 [--store FILE] [--seconds 200] [--peers PYTHON]
 
 `folder` holds posteriordb cases: NAME.data.json, models/NAME.py with `model(**data)` in NumPyro, some with a
-PyMC twin models/NAME.pymc.py with `build(**data)`, and references/NAME.json. Every method meets every
+PyMC twin models/NAME.pymc.py with `build(**data)`, and references/NAME.json; the other twins are in
+twins/ beside this file. Every method meets every
 case in a fresh process without a compilation cache. Seconds are of the processor, from the stated model
 to its means and sds, libraries imported; errors are of the worst quantity, of means in reference sds
 and of log sds. Quantities without a finite variance are left out. With `--store` every result is kept in
@@ -31,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "posteriordb"
+TWINNED = Path(__file__).resolve().parent / "twins"
 INFINITE = ("K_m", "V_m")
 STEPS = 8000  # of stochastic optimisation
 DRAWS = 2000
@@ -112,10 +114,10 @@ def pathfinder(case: Case) -> Answer:
 
 def dadvi(case: Case) -> Answer:
     """pymc-extras' DADVI, where it is installed."""
-    import pymc_extras as pmx
+    from pymc_extras.inference import fit_dadvi
 
     with case.twin():
-        draws = pmx.fit_dadvi(random_seed=0).posterior
+        draws = fit_dadvi(random_seed=0, progressbar=False).posterior
     return {
         str(name): values.values.reshape(-1, *values.shape[2:]) for name, values in draws.items()
     }, 0
@@ -151,7 +153,7 @@ class Case:
 
     def twin(self) -> Any:
         """The PyMC model."""
-        return _module(self.folder / "models" / f"{self.name}.pymc.py").build(**self.data)
+        return _module(twin_of(self.folder, self.name)).build(**self.data)
 
     def errors(self, answer: pd.DataFrame) -> tuple[float, float]:
         """Worst of the means, in sds, and of the log sds."""
@@ -162,6 +164,12 @@ class Case:
         found = answer.loc[table.index]
         mean = ((found["mean"] - table["mean"]) / table["sd"]).abs().max()
         return float(mean), float(np.log(found["sd"] / table["sd"]).abs().max())
+
+
+def twin_of(folder: Path, name: str) -> Path:
+    """Where the PyMC model is: beside the NumPyro one, or here."""
+    beside = folder / "models" / f"{name}.pymc.py"
+    return beside if beside.exists() else TWINNED / f"{name}.py"
 
 
 def _module(path: Path) -> Any:
@@ -259,7 +267,7 @@ def main() -> None:
     rows = _stored(options.store)
     begun = time.monotonic()
     for name in cases:
-        twin = (options.folder / "models" / f"{name}.pymc.py").exists()
+        twin = twin_of(options.folder, name).exists()
         for method in methods:
             there = any((row["case"], row["method"]) == (name, method) for row in rows)
             if there or (method in TWINS and not twin):

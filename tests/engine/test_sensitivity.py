@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 import lrvb
 from cases import CASES, Case
 from lrvb.engine.sensitivity import (
+    CovarianceChanges,
     means_at,
     number_score,
     refit_weighted,
@@ -54,6 +55,26 @@ def test_means_and_sds_follow_a_number_of_the_model(case, h):
     ends = [np.sqrt(np.diag(r.Sigma)) for r in (up, down)]
     slope = (ends[0] - ends[1]) / (2 * step)
     assert_allclose(found.d_sd, slope, rtol=1e-4, atol=1e-5 * np.abs(slope).max())
+
+
+def test_a_sample_of_rows_says_how_sds_follow():
+    """All rows taken, it is the same number; a quarter of them has what a quarter can tell.
+
+    Of 150 rows a mean over rows is known to 1/√150 = 8 % of their spread; three of those are let pass.
+    """
+    case = next(case for case in CASES if case.name == "NormalPoisson-tilted")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    data = {"x": x, "y": rng.poisson(np.exp(x + 0.5 * rng.normal(size=600)))}
+    response = lrvb.respond(lrvb.linearize(lrvb.fit(case.model, data)))
+    (h,) = [h for h in stored_numbers(response.fit.problem.traced) if h.name == "tau_rate"]
+    dm = response.Sigma @ number_score(response.fit, h.direction())
+    exact, same, some = (
+        CovarianceChanges(response, most).along(h.direction(), dm) for most in (None, 600, 150)
+    )
+    assert_allclose(same, exact, rtol=1e-12)
+    assert np.abs(some - exact).max() < 0.25 * np.abs(exact).max()
+    assert not np.array_equal(some, exact)
 
 
 def test_a_number_that_only_rows_read_is_followed():

@@ -244,6 +244,36 @@ def test_a_mixture_answers_too():
     assert model.posterior_.loo().attrs["n_bad"] == 0
 
 
+def test_rows_are_visited_once(monkeypatch):
+    """Influence on all quantities and robust sds are one pass over the rows each, whatever is asked."""
+    answer = lrvb.infer(Line(), line(3000))
+    seen, visit = [], lrvb.engine.sensitivity.chunks
+
+    def counted(problem, length, rows=None):
+        seen.append(problem.rows.n if rows is None else len(rows))
+        return visit(problem, length, rows)
+
+    monkeypatch.setattr(lrvb.engine.sensitivity, "chunks", counted)
+    table = answer.influence(scaled=True)
+    large = int((table.abs().max(axis=1) >= 0.1).sum())
+    assert sum(seen) <= 3000 + 3 * (large + 5)  # a row's own curvature where it is large
+    seen.clear()
+    answer.sd(method="robust")
+    assert sum(seen) == 3000
+
+
+def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
+    """And the table says so; means are exact."""
+    answer = lrvb.infer(Line(slope_var=0.05), line(60))
+    exact = answer.prior_sensitivity("b")
+    monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
+    again = lrvb.summarize(answer.response)
+    table = again.prior_sensitivity("b")
+    assert_allclose(table["d_mean"], exact["d_mean"], rtol=1e-12)
+    assert "d_sd is by a sample of 30 of the rows." in repr(table)
+    assert not again._what_if().influence(np.arange(2)).refitted.any()
+
+
 def test_files_keep_no_derivatives(posterior, tmp_path):
     loaded = lrvb.load(posterior.save(tmp_path / "line"))
     with pytest.raises(lrvb.InvalidModel, match="holds no derivatives of its fit"):

@@ -212,5 +212,38 @@ def refine_full_rank(
     return q
 
 
+def climb_full_rank(objective: FullRankObjective, q: FullRank, *, most: int = 60) -> FullRank:
+    """L-BFGS in (δμ, B), mean = μ + L δμ and root L(I + B) with B symmetric, whitened by q.
+
+    For more dimensions than Newton's method has curvatures for. In an orthonormal basis, with B scaled by
+    √2, the curvature of a quadratic log p is I.
+    """
+    D = len(q.mean)
+    i, j = np.tril_indices(D)
+    scale = np.where(i == j, np.sqrt(0.5), 0.5)
+
+    def at(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        B = np.zeros((D, D))
+        B[i, j] = B[j, i] = scale * theta[D:]
+        return q.mean + q.L @ theta[:D], np.eye(D) + B
+
+    def ascent(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        mean, M = at(theta)
+        if np.linalg.eigvalsh(M)[0] <= 0:
+            return -np.inf, np.zeros_like(theta)
+        elbo, g, A = objective(mean, q.L @ M)
+        inverse = np.linalg.inv(M)
+        G = inverse @ (np.eye(D) - A)
+        G = 0.5 * (G + G.T)
+        along = np.where(i == j, 1.0, 2.0) * scale * G[i, j]
+        return elbo, np.concatenate([inverse @ g, along])
+
+    found = lbfgs(ascent, np.zeros(D + len(i)), tol=TOLERANCE, most=most)
+    mean, M = at(found.x)
+    L = q.L @ M
+    elbo, g, A = objective(mean, L)
+    return FullRank(mean, L, elbo, _residual(g, A), q.steps + found.steps, (*q.trace, *found.trace))
+
+
 def _residual(g: np.ndarray, A: np.ndarray) -> float:
     return max(float(np.abs(g).max()), float(np.abs(A - np.eye(len(g))).max()))

@@ -22,7 +22,9 @@ from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
 from ..posterior.polish import Polish
 from ..posterior.posterior import Posterior
+from ..posterior.tails import far_indices
 from ..posterior.weighted import WeightedDraws
+from .axes_response import optimum_along_axes, respond_along_axes
 from .density import Density
 from .gaussian import (
     ATTEMPTS,
@@ -50,6 +52,7 @@ from .propriety import require_proper
 
 MOST = 3000  # named values, whose covariances are one matrix
 LARGEST = 1000  # dimensions that have been measured
+RANKED = 256  # dimensions to which the Gaussian has a full rank: eight of its draws each
 FROM = 3  # modes from which mean field is tried
 WITHIN = 30.0  # of the best one's log evidence
 RIDGES = 6  # directions of the least curvature along which log p must fall
@@ -57,7 +60,7 @@ BROKEN = 0.005  # share of draws of q at which log p is not a number that nothin
 
 
 class Fitted(NamedTuple):
-    """The Gaussian fits, q of full rank or none beyond 50 dimensions, and what they respond."""
+    """The Gaussian fits, q of full rank or none beyond `RANKED` dimensions, and what they respond."""
 
     mean_field: MeanField
     full_rank: FullRank | None
@@ -137,6 +140,7 @@ def infer(
         concern,
         severe,
     )
+    far = far_indices(lambda x: kernel(x)[0], values, found.x.mean(axis=0), found.x.std(axis=0))
     k_hat = smooth(log_weights)[1]
     log_evidence = float(logsumexp(log_weights) - np.log(len(log_weights)))
     certificate = Certificate(
@@ -152,6 +156,7 @@ def infer(
         chains=CHAINS,
         others=_unseen(modes, log_evidence, found),
         polish=details,
+        far=far[list(estimate.index.values())],
     )
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
     return _posterior(density, estimate, fitted, drawn, found.x, absent, certificate)
@@ -208,11 +213,16 @@ def _answered(
     D = kernel.size
     V = np.cov(finite_values(values, q.mean + q.sd * normal_draws(2048, D, seed=7)).T)
     V = V.reshape(len(values.names), -1)
-    if D > FEW:
+    if D > RANKED:
         return Fitted(q, None, respond_mean_field(q, K, values), V, q.mean, root, root)
     objective = FullRankObjective(kernel)
-    best, K = optimum_with_curvature(kernel, objective, fit_full_rank(objective, mean, root))
-    answer = respond_full_rank(best, K, values)
+    best = fit_full_rank(objective, mean, root)
+    if D <= FEW:
+        best, K = optimum_with_curvature(kernel, objective, best)
+        answer = respond_full_rank(best, K, values)
+    else:
+        best, K = optimum_along_axes(kernel, objective, best)
+        answer = respond_along_axes(best, K, values)
     S = coordinate_covariance(K, best.L)
     spread = best.L if S is None else _root(S)
     return Fitted(q, best, answer, V, best.mean, best.L, spread)

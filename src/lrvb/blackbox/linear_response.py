@@ -41,27 +41,35 @@ class Responded(NamedTuple):
 
 def mean_field_curvature(kernel: Kernel, q: MeanField) -> np.ndarray:
     """K (2D, 2D) in units of q's sds: (δm/s, δ log s)."""
-    D, root = kernel.size, np.diag(q.sd)
-    K = np.zeros((2 * D, 2 * D))
+    D = kernel.size
+    K = axes_curvature(kernel, q.mean, np.diag(q.sd), q.z)
     _, gradient = kernel(q.mean + q.sd * q.z)
-    along = (gradient * q.sd * q.z).mean(axis=0)
+    K[D:, D:] -= np.diag((gradient * q.sd * q.z).mean(axis=0))
+    return K
+
+
+def axes_curvature(
+    kernel: Kernel, mean: np.ndarray, root: np.ndarray, draws: np.ndarray
+) -> np.ndarray:
+    """−E[(δ + δ′∘z)ᵀH(δ + δ′∘z)] as a matrix (2D, 2D) in (δ, δ′), H = rootᵀ∇²log p root at mean + root·z."""
+    D = kernel.size
+    K = np.zeros((2 * D, 2 * D))
     chunk, n = max(1, 2**22 // D**2), 0
-    for start in range(0, len(q.z), chunk):
-        z = q.z[start : start + chunk]
-        z, H = _known(z, kernel.hessians(q.mean + q.sd * z, root))
+    for start in range(0, len(draws), chunk):
+        z = draws[start : start + chunk]
+        z, H = _known(z, kernel.hessians(mean + z @ root.T, root))
         n += len(z)
         K[:D, :D] -= H.sum(axis=0)
         K[:D, D:] -= (H * z[:, None, :]).sum(axis=0)
         K[D:, D:] -= (z[:, :, None] * H * z[:, None, :]).sum(axis=0)
     K /= max(n, 1)
     K[D:, :D] = K[:D, D:].T
-    K[D:, D:] -= np.diag(along)
     return K
 
 
 def coordinate_covariance(K: np.ndarray, scale: np.ndarray) -> np.ndarray | None:
     """Linear response's covariance of x itself, or None; scale (D, D) is what whitens K: diag s, or L."""
-    root = _root(K)
+    root = root_or_none(K)
     if root is None:
         return None
     first = np.eye(len(K))[:, : len(scale)]
@@ -72,10 +80,10 @@ def coordinate_covariance(K: np.ndarray, scale: np.ndarray) -> np.ndarray | None
 def respond_mean_field(q: MeanField, K: np.ndarray, values: Values) -> Responded:
     """Linear response of mean field in named values."""
     D = len(q.mean)
-    z = normal_draws(_points(2 * D), D, seed=5)
+    z = normal_draws(points(2 * D), D, seed=5)
     g = finite_values(values, q.mean + q.sd * z)
     features = np.hstack([z, (z**2 - 1) / np.sqrt(2)])
-    mean, J = _regression(features, g)
+    mean, J = regression(features, g)
     J[D:] *= np.sqrt(2)
     return _responded(mean, J, K, g)
 
@@ -118,7 +126,7 @@ def optimum_with_curvature(
     if q.residual < TOLERANCE:
         return q, K
     for _ in range(2):
-        if _root(K) is None:
+        if root_or_none(K) is None:
             break
         before, q = q, refine_full_rank(objective, q, K)
         if q is before:
@@ -133,11 +141,11 @@ def respond_full_rank(q: FullRank, K: np.ndarray, values: Values) -> Responded:
     """Linear response of the full-rank Gaussian in named values."""
     D = len(q.mean)
     i, j = np.tril_indices(D)
-    z = normal_draws(_points(D + len(i)), D, seed=5)
+    z = normal_draws(points(D + len(i)), D, seed=5)
     g = finite_values(values, q.mean + z @ q.L.T)
     scale = np.where(i == j, np.sqrt(0.5), 1.0)
     features = np.hstack([z, scale * (z[:, i] * z[:, j] - (i == j))])
-    mean, J = _regression(features, g)
+    mean, J = regression(features, g)
     J[D:] *= np.sqrt(2)
     return _responded(mean, J, K, g)
 
@@ -162,11 +170,12 @@ def _known(z: np.ndarray, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return z[known], H[known]
 
 
-def _points(features: int) -> int:
+def points(features: int) -> int:
+    """Draws for a regression on so many features."""
     return int(np.clip(2 ** np.ceil(np.log2(6 * features)), _LEAST, _MOST))
 
 
-def _regression(features: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def regression(features: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Constant (q,) and coefficients (p, q) of least squares on features that are nearly orthonormal."""
     X = np.hstack([np.ones((len(g), 1)), features])
     center = g.mean(axis=0)
@@ -175,7 +184,7 @@ def _regression(features: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _responded(mean: np.ndarray, J: np.ndarray, K: np.ndarray, g: np.ndarray) -> Responded:
-    root = _root(K)
+    root = root_or_none(K)
     V = np.cov(g.T).reshape(g.shape[1], g.shape[1])
     if root is None:
         return Responded(mean, None, V)
@@ -183,7 +192,7 @@ def _responded(mean: np.ndarray, J: np.ndarray, K: np.ndarray, g: np.ndarray) ->
     return Responded(mean, half.T @ half, V)
 
 
-def _root(K: np.ndarray) -> np.ndarray | None:
+def root_or_none(K: np.ndarray) -> np.ndarray | None:
     """Cholesky's root, or None if K is not positive definite."""
     try:
         return np.linalg.cholesky(K)

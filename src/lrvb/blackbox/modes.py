@@ -16,7 +16,7 @@ STEPS = 400  # of Adam, all starts together
 RATE = 0.05
 EARLY = 100  # steps after which the climbers are remembered: still on the slopes of a funnel
 SUMMITS = 6  # climbers that go on by Newton's method
-FEW = 50  # dimensions to which Newton's method starts by itself, and Gaussians have a full rank
+FEW = 50  # dimensions to which Newton's method starts by itself, and curvatures are of full rank
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ _JOINED = 8  # parts whose results are joined at a time
 
 
 class DaskPartitions:
-    """Parts as Dask delayed objects."""
+    """Parts as Dask delayed objects; those that functions make are kept on workers, or always if `keep`."""
 
-    def __init__(self, parts: Sequence[Any]):
-        self.parts = list(parts)
+    def __init__(self, parts: Sequence[Any], keep: bool = False):
+        self.parts, self.keep = list(parts), keep
 
     def map(self, function: Callable[[int, Any], T]) -> tuple[T, ...]:
         """All parts at once, by the active scheduler."""
@@ -35,13 +35,17 @@ class DaskPartitions:
         """The parts after a function, kept on the workers of a distributed client."""
         task = dask.delayed(function, pure=False)
         parts = [task(part) for part in self.parts]
-        return DaskPartitions(dask.persist(*parts) if _has_client() else parts)
+        return self._kept(parts)
 
     def numbered(self, function: Callable[[int, Any], Any]) -> DaskPartitions:
         """The parts after a function of their number and themselves, kept as `prepared` ones are."""
         task = dask.delayed(function, pure=False)
         parts = [task(i, part) for i, part in enumerate(self.parts)]
-        return DaskPartitions(dask.persist(*parts) if _has_client() else parts)
+        return self._kept(parts)
+
+    def _kept(self, parts: list[Any]) -> DaskPartitions:
+        kept = dask.persist(*parts) if self.keep or _has_client() else parts
+        return DaskPartitions(kept, self.keep)
 
     def folded(self, function: Callable[[Any], T], join: Callable[[Sequence[T]], T]) -> T:
         """One result of all parts: those of a few are joined where they are, then those of fewer."""
@@ -59,6 +63,12 @@ def frame_parts(frame: Any, names: Sequence[str]) -> DaskPartitions:
             f"The data are a {type(frame).__name__}; give a Dask DataFrame with named columns."
         )
     return DaskPartitions(frame[list(names)].to_delayed())
+
+
+def shuffled_parts(frame: Any, names: Sequence[str], by: Sequence[str]) -> DaskPartitions:
+    """The partitions of some columns, after rows with equal `by` were brought into one; they are kept."""
+    together = frame[list(names)].shuffle(on=list(by), shuffle_method="tasks")
+    return DaskPartitions(together.to_delayed(), keep=True)
 
 
 def from_columns(columns: Mapping[str, Any]) -> DaskPartitions:

@@ -31,7 +31,7 @@ class BlackBox:
     ) -> Posterior:
         """The posterior of all named values, and of functions of them.
 
-        Modes are searched from many starts; a Gaussian of full rank (mean field beyond 50 dimensions)
+        Modes are searched from many starts; a Gaussian of full rank (mean field beyond 256 dimensions)
         is fitted at the best, and linear response corrects it. With `check` short HMC with control
         variates polishes the answer: tables show its numbers and, from the distance of the two, a verdict
         on each. `functions` maps names to functions of a dictionary of the model's values.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,22 +19,15 @@ from .log_density import BlackBox, coordinate_names
 PRIOR_DRAWS = 24
 FAR = 1e4  # of unconstrained coordinates, from which no climb comes back
 
-#: Distributions whose samplers have no loops.
-CHEAP = frozenset(
-    {
-        *(
-            "Normal",
-            "LogNormal",
-            "HalfNormal",
-            "HalfCauchy",
-            "Cauchy",
-            "Exponential",
-            "Uniform",
-            "Laplace",
-        ),
-        *("Logistic", "Gumbel", "MultivariateNormal", "LowRankMultivariateNormal", "Delta", "Unit"),
-    }
+#: Distributions whose quantiles are a few operations.
+QUICK = frozenset(
+    (
+        *("Normal", "HalfNormal", "Cauchy", "HalfCauchy", "Laplace", "Logistic", "Gumbel"),
+        *("Exponential", "Uniform", "Delta"),
+    )
 )
+
+Uniforms = Callable[[str, tuple[int, ...]], Any]  # of a site's name and the shape wanted
 
 
 @in_double
@@ -145,18 +139,14 @@ class _Sites:
 
     def _traced(self) -> dict[str, Any]:
         """All sites, from one run of the model that samples nothing improper."""
-        handlers = self.numpyro.handlers
         found: dict[str, Any] = {}
 
-        def run(key: Any) -> Any:
-            model = handlers.substitute(
-                handlers.seed(self.model, key), substitute_fn=self._inside_support(key)
-            )
-            found.update(handlers.trace(model).get_trace(*self.args, **self.kwargs))
+        def run() -> Any:
+            found.update(self._trace_at(lambda name, shape: jnp.full(shape, 0.5)))
             return 0
 
         try:
-            jax.eval_shape(run, jax.random.key(0))
+            jax.eval_shape(run)
         except LrvbError:
             raise
         except Exception as error:
@@ -165,10 +155,19 @@ class _Sites:
             ) from error
         return found
 
-    def _inside_support(self, key: Any) -> Callable[[Any], Any]:
-        """A value for sites that cannot be sampled, or whose sampler would take seconds to compile.
+    def _trace_at(self, uniforms: Uniforms) -> dict[str, Any]:
+        """A run of the model that draws its continuous sites from given uniforms."""
+        handlers = self.numpyro.handlers
+        model = handlers.substitute(
+            handlers.seed(self.model, jax.random.key(0)), substitute_fn=self._drawn(uniforms)
+        )
+        return handlers.trace(model).get_trace(*self.args, **self.kwargs)
 
-        About its mean in unconstrained coordinates, where there is one, and about the origin else.
+    def _drawn(self, uniforms: Uniforms) -> Callable[[Any], Any]:
+        """A draw of every site by its quantiles: random numbers would take longest to compile.
+
+        Where quantiles take long too, or there are none, uniformly about its mean in unconstrained
+        coordinates, and about the origin where it has no mean.
         """
         distributions = self.numpyro.distributions
 
@@ -176,15 +175,10 @@ class _Sites:
             if site["type"] != "sample" or site["is_observed"] or _discrete(site):
                 return None
             stated = site["fn"]
-            base = stated
-            while hasattr(base, "base_dist"):
-                base = base.base_dist
-            if type(base).__name__ in CHEAP:
-                return None
+            with contextlib.suppress(NotImplementedError):
+                return _quantile(distributions, stated, uniforms(site["name"], stated.shape()))
             transform = distributions.biject_to(stated.support)
-            draw = jax.random.fold_in(key, sum(map(ord, site["name"])))
-            shape = transform.inverse_shape(stated.shape())
-            noise = jax.random.uniform(draw, shape, minval=-2.0, maxval=2.0)
+            noise = 4 * uniforms(site["name"], transform.inverse_shape(stated.shape())) - 2
             try:
                 center = transform.inv(jnp.broadcast_to(stated.mean, stated.shape()))
             except (NotImplementedError, AttributeError):  # no mean is stated: around zero
@@ -202,22 +196,22 @@ class _Sites:
 
     def _starts(self, shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray:
         """The origin of unconstrained space, and draws from the prior."""
-        handlers, to = self.numpyro.handlers, self.numpyro.distributions.biject_to
+        to = self.numpyro.distributions.biject_to
         size = sum(int(np.prod(shape, dtype=int)) for shape in shapes.values())
+        widths = {name: int(np.prod(self.latent[name]["fn"].shape(), dtype=int)) for name in shapes}
+        ends = dict(zip(widths, np.cumsum(list(widths.values())), strict=True))
 
-        def prior(seed: Any) -> Any:
-            key = jax.random.key(seed, impl="unsafe_rbg")
-            model = handlers.substitute(
-                handlers.seed(self.model, key), substitute_fn=self._inside_support(key)
-            )
-            trace = handlers.trace(model).get_trace(*self.args, **self.kwargs)
+        def prior(u: Any) -> Any:
+            def uniforms(name: str, shape: tuple[int, ...]) -> Any:
+                first = int(ends[name]) - widths[name]
+                return jnp.reshape(u[first : first + int(np.prod(shape, dtype=int))], shape)
+
+            trace = self._trace_at(uniforms)
             parts = [to(trace[n]["fn"].support).inv(trace[n]["value"]) for n in shapes]
             return jnp.concatenate([jnp.ravel(part).astype(jnp.float64) for part in parts])
 
-        try:
-            draws = np.asarray(Program(jax.vmap(prior))(np.arange(PRIOR_DRAWS, dtype=np.uint32)))
-        except NotImplementedError:  # a sampler that asks for another generator
-            draws = np.zeros((0, size))
+        u = np.random.default_rng(0).random((PRIOR_DRAWS, sum(widths.values())))
+        draws = np.asarray(Program(jax.vmap(prior))(u))
         good = draws[(np.abs(draws) < FAR).all(axis=1)]
         return np.concatenate([np.zeros((1, size)), good])
 
@@ -260,6 +254,25 @@ class _Sites:
         first = min(plates, default=0) - 1
         seeded = self.numpyro.handlers.seed(self.model, 0)
         return enum(config_enumerate(seeded), first)
+
+
+def _quantile(distributions: Any, stated: Any, u: Any) -> Any:
+    """A draw of a distribution from uniforms u of its shape; NotImplementedError where that is not quick."""
+    name = type(stated).__name__
+    if name in ("Independent", "ExpandedDistribution", "MaskedDistribution"):
+        return _quantile(distributions, stated.base_dist, u)
+    if name == "MultivariateNormal":
+        z = jax.scipy.special.ndtri(u)
+        return stated.loc + jnp.squeeze(stated.scale_tril @ z[..., None], -1)
+    if name in QUICK:
+        return stated.icdf(u)
+    transformed = isinstance(stated, distributions.TransformedDistribution)
+    if not transformed or stated.base_dist.shape() != stated.shape():
+        raise NotImplementedError
+    x = _quantile(distributions, stated.base_dist, u)
+    for transform in stated.transforms:
+        x = transform(x)
+    return x
 
 
 def _log_prob(site: Any) -> Any:

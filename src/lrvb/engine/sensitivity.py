@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..statement.tracing import reads_number
 from .fitting import Fit, default_sum, fit
 from .objective import Objective
 from .response import Response
+from .second_order import thinned
 
 #: The relative change of a number by which differences are taken: their error is its square.
 STEP = 1e-4
@@ -58,36 +60,59 @@ def number_score(fit: Fit, direction: Numbers) -> np.ndarray:
     return score
 
 
-@in_double
-def covariance_here(response: Response) -> np.ndarray:
-    """Σ̂ (a, a) at the optimum, as `covariance_change` has it elsewhere: one curvature."""
-    return _covariance(response.fit, response.fit.eta)
+@dataclass(frozen=True, eq=False)
+class CovarianceChanges:
+    """How Σ̂ changes with numbers of the model: one curvature each, beside one at the optimum.
 
-
-@in_double
-def covariance_change(
-    response: Response, direction: Numbers, dm: np.ndarray, here: np.ndarray
-) -> np.ndarray:
-    """dΣ̂/dε (a, a) along `direction`, m following by dm = dm*/dε: one curvature beside that `here`.
-
-    The step is a millionth of an sd, and the error of a difference on one side as small.
+    With `most` at most so many rows, which stand for all, say how H̃ changes; what it is, all rows say.
     """
-    fit = response.fit
-    deta = np.linalg.solve(response.C.T, np.linalg.solve(response.C, dm))  # V⁻¹dm
-    moved = {k: np.asarray(d, dtype=np.float64) for k, d in direction.items() if np.any(d)}
-    sds = float(np.sqrt(deta @ response.Sigma @ deta))
-    h = SMALL * min(_step(fit.problem.traced, moved), STEP / sds if sds > 0 else np.inf)
-    return (_covariance(_with_numbers(fit, moved, h), fit.eta + h * deta) - here) / h
+
+    response: Response
+    most: int | None = None
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit, or that to the sample."""
+        fit = self.response.fit
+        return fit if self.most is None else thinned(fit, self.most)
+
+    @cached_property
+    def _here(self) -> tuple[np.ndarray, np.ndarray]:
+        """H̃ of the fit, and Σ̂ with that of all rows, (a, a) each."""
+        C, H = _curvature(self.fit, self.response.eta)
+        return H, np.asarray(linear_response(C, self._whole(H, H)))
+
+    def _whole(self, H: np.ndarray, here: np.ndarray) -> np.ndarray:
+        """H̃ of all rows where the sample's, `here` at the optimum, is H."""
+        curved = self.response.fit.curved
+        return H if self.fit is self.response.fit or curved is None else curved.H + (H - here)
+
+    @in_double
+    def along(self, direction: Numbers, dm: np.ndarray) -> np.ndarray:
+        """dΣ̂/dε (a, a) along `direction`, m following by dm = dm*/dε.
+
+        The step is a millionth of an sd, and the error of a difference on one side as small.
+        """
+        response = self.response
+        deta = np.linalg.solve(response.C.T, np.linalg.solve(response.C, dm))  # V⁻¹dm
+        moved = {k: np.asarray(d, dtype=np.float64) for k, d in direction.items() if np.any(d)}
+        sds = float(np.sqrt(deta @ response.Sigma @ deta))
+        h = SMALL * min(_step(self.fit.problem.traced, moved), STEP / sds if sds > 0 else np.inf)
+        here, Sigma = self._here
+        C, H = _curvature(_with_numbers(self.fit, moved, h), response.eta + h * deta)
+        return (np.asarray(linear_response(C, self._whole(H, here))) - Sigma) / h
 
 
-def _covariance(fit: Fit, eta: np.ndarray) -> np.ndarray:
+@in_double
+def _curvature(fit: Fit, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """C and H̃ at η."""
     point = _objective(fit).at(eta)
     if not np.isfinite(point.elbo) or point.H is None:
         raise InvalidModel(
             "A hyperparameter cannot be moved by a millionth of its value: the fit lies at the edge of "
             "its domain."
         )
-    return np.asarray(linear_response(point.C, point.H))
+    return point.C, point.H
 
 
 @in_double

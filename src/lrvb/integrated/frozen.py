@@ -41,23 +41,31 @@ def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
     return found, np.where(found, A, 0.0)
 
 
-def passes(inside: Factor) -> int:
-    """Visits to the rows that the polynomials ask for."""
-    others = len(inside.kinds) - inside.k - int(shared(inside)[0].sum())
+def passes(others: int) -> int:
+    """Visits to the rows that the polynomials of so many coordinates ask for."""
     return 1 + 4 * others + others * (others - 1)
 
 
 class Frozen:
     """log p(y, θ) around a center: f = f₀ + Φc(θ) at every node, with features Φ that stay.
 
-    spread (d,) are sds of θ, within a few of which the polynomials are needed.
+    spread (d,) are sds of θ, within a few of which the polynomials are needed; own (p,) tells which
+    coefficients are taken for those of the levels' columns: all that are, if it is not given.
     """
 
-    def __init__(self, inside: Factor, center: np.ndarray, spread: np.ndarray):
+    def __init__(
+        self,
+        inside: Factor,
+        center: np.ndarray,
+        spread: np.ndarray,
+        own: np.ndarray | None = None,
+    ):
         self.inside, self.center, self.p = inside, center.copy(), inside.p
         self.spread = spread
         q, k, p = inside.q, inside.k, inside.p
-        own, self.A = shared(inside)
+        found, A = shared(inside)
+        own = found if own is None else own
+        self.A = np.where(own, A, 0.0)
         self.others = np.r_[np.flatnonzero(~own), np.arange(p + k, len(center))]
         self.step = _STEP * spread[self.others]
         self.precision = inside._precision(center[None])[0][0]
@@ -91,8 +99,8 @@ class Frozen:
         return value
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian at one point, by differences over a twentieth of `spread`."""
-        return differenced(self.log_density, 0.05 * self.spread)(theta)
+        """Value, gradient and Hessian at one point, by differences over an eighth of `spread`."""
+        return differenced(self.log_density, 0.125 * self.spread)(theta)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""

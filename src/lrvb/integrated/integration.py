@@ -15,10 +15,11 @@ from .importance import Budget, Weighted, integrate, resampled
 from .inside import Evaluated, Inside
 from .integral import Integral
 from .laplace import Marginal
-from .many import can_freeze, integrate_many
+from .many import Together, can_freeze, integrate_many
 from .mode import Mode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
+from .scattered import Scattered
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
 
@@ -95,10 +96,9 @@ def integrate_path(
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
     wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds), inside.work)
-    if _is_many(wanted, inside):
-        assert isinstance(inside, Factor)
+    if isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
-            return integrate_many(inside, theta, longest, seed, progress)
+            return integrate_many(Together(inside), inside, theta, longest, seed, progress)
         except NotSmooth:
             inside.forget()
     begin(wanted, inside, len(kinds))
@@ -165,10 +165,16 @@ def _rms(errors: np.ndarray) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
-def _is_many(budget: Budget, inside: Inside) -> bool:
+def integrate_scattered(
+    inside: Scattered, seed: int = 0, progress: Progress | None = None
+) -> Integral:
+    """θ of a factor whose levels are in parts, elsewhere; `NotSmooth` where they tell too little of it."""
+    return integrate_many(inside, inside, inside.start(), _longest(inside.kinds), seed, progress)
+
+
+def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory."""
-    cost = inside.cost if isinstance(inside, Factor) else 1.0
-    return is_long(budget, cost * inside.work) and can_freeze(inside)
+    return is_long(budget, inside.cost * inside.work) and can_freeze(Together(inside))
 
 
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:

@@ -8,17 +8,20 @@ posterior, with the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from typing import Protocol
 
 import numpy as np
 
 from .coordinates import Kind
 from .effort import LONG
 from .factor import TOLERANCE, Factor, pairs_of
-from .frozen import MOST, Frozen, passes
+from .frozen import MOST, passes, shared
+from .frozen import Frozen as FrozenFactor
 from .importance import Budget, resampled
-from .inside import Evaluated
+from .inside import Evaluable, Evaluated, Inside
 from .integral import Integral, regression_on
-from .mode import Mode, NoMode, climb
+from .mode import Mode, NoMode, climb, steadied
 from .path import Path
 from .proposals import fit_blocks, probed
 from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
@@ -30,19 +33,120 @@ _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
 
 
-def can_freeze(inside: object) -> bool:
+class Frozen(Evaluable, Protocol):
+    """Sums that stay near a center; `others` are coordinates of θ in which they are polynomials."""
+
+    others: np.ndarray
+
+
+class Many(Protocol):
+    """A factor of many levels, wherever its rows are."""
+
+    p: int
+    q: int
+
+    @property
+    def nodes(self) -> int:
+        """Of each axis of a group's grid."""
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+
+    @property
+    def sizes(self) -> tuple[float, int, float]:
+        """Rows, levels, and groups of levels that are not alike."""
+
+    @property
+    def effort(self) -> float:
+        """What a visit to all rows costs, in evaluations of a row's density."""
+
+    @property
+    def own(self) -> np.ndarray:
+        """Which coefficients have the levels' columns, (p,)."""
+
+    def some(self, every: int) -> Factor:
+        """Every so many-th level alone."""
+
+    def suffice(self, theta: np.ndarray, least: int) -> float:
+        """Nodes, as many as the sums of all groups need at a point; what they are off by there."""
+
+    def freeze(self, center: np.ndarray, spread: np.ndarray) -> Frozen:
+        """The sums near a point."""
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points."""
+
+
+class Together:
+    """The rows are in memory."""
+
+    def __init__(self, inside: Factor):
+        self.inside, self.p, self.q = inside, inside.p, inside.q
+        self.log_density = inside.log_density
+
+    @property
+    def nodes(self) -> int:
+        """Of each axis of a group's grid."""
+        return self.inside.nodes
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return self.inside.kinds
+
+    @property
+    def sizes(self) -> tuple[float, int, float]:
+        """Rows, levels, and groups of levels that are not alike."""
+        groups = self.inside.groups
+        return float(groups.sizes @ groups.counts), int((groups.group >= 0).sum()), self.inside.G
+
+    @property
+    def effort(self) -> float:
+        """What a visit to all rows costs."""
+        return self.inside.cost * self.inside.work
+
+    @property
+    def own(self) -> np.ndarray:
+        """Which coefficients have the levels' columns, (p,)."""
+        return shared(self.inside)[0]
+
+    def some(self, every: int) -> Factor:
+        """Every so many-th level alone."""
+        group = self.inside.groups.group
+        there = np.flatnonzero(group >= 0)[::every]
+        found, place = self.inside._only(group[there])
+        found = copy(found)  # groups that are alike count as often as they were chosen
+        found.groups = found.groups._replace(counts=np.bincount(place, minlength=found.G) * 1.0)
+        return found
+
+    def suffice(self, theta: np.ndarray, least: int) -> float:
+        """Nodes, and what they are off by. See: Many."""
+        self.inside.choose_nodes(theta[None], move=False, least=least)
+        return self.inside._known
+
+    def freeze(self, center: np.ndarray, spread: np.ndarray) -> Frozen:
+        """The sums near a point."""
+        return FrozenFactor(self.inside, center, spread)
+
+
+def can_freeze(many: Many) -> bool:
     """Whether frozen sums fit in memory and end in time."""
-    if not isinstance(inside, Factor):
-        return False
-    d, visits = len(inside.kinds), passes(inside)
-    nodes = inside.G * float(inside.nodes**inside.q)
+    d, visits = len(many.kinds), passes(_others(many))
+    nodes = many.sizes[2] * float(many.nodes**many.q)
     points = points_needed(d) + 4 * CHECKED + 10 * d + _STENCIL * 2 * d**2
-    work = inside.cost * inside.work * (2 * visits + _EXACT) + nodes * points
-    return nodes * (visits + 2 * inside.q) < MOST and work < 5 * LONG
+    work = many.effort * (2 * visits + _EXACT) + nodes * points
+    return nodes * (visits + 2 * many.q) < MOST and work < 5 * LONG
+
+
+def _others(many: Many) -> int:
+    spread = many.q * (many.q + 1) // 2
+    return len(many.kinds) - spread - int(many.own.sum())
 
 
 def integrate_many(
-    inside: Factor,
+    many: Many,
+    inside: Inside,
     start: np.ndarray,
     longest: np.ndarray,
     seed: int = 0,
@@ -50,23 +154,22 @@ def integrate_many(
 ) -> Integral:
     """θ = (β, hyperparameters) of one factor; `NotSmooth` where no cubic follows the log density.
 
-    longest (d,) bounds Newton's steps.
+    longest (d,) bounds Newton's steps; `inside` is what is asked of the levels afterwards.
     """
-    counts = inside.groups.counts
-    every = max(1, int(min(inside.N / FIRST, inside.G / _LEVELS)))
-    some, _ = inside._only(np.arange(0, inside.G, every))
-    share = float(some.groups.counts.sum() / counts.sum())
+    rows, levels, _ = many.sizes
+    every = max(1, int(min(rows / FIRST, levels / _LEVELS)))
+    some = many.some(every)
+    share = float(some.groups.counts.sum() / levels)
     first = climb(some.log_density, start, some.derivatives, longest)
     spread = sds(first)
-    around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, inside.kinds)])
+    around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, many.kinds)])
     some.choose_nodes(around, share * TOLERANCE, move=False)
-    inside.choose_nodes(first.x[None], TOLERANCE, move=False, least=some.nodes)
-    some, _ = inside._only(np.arange(0, inside.G, every))
-    some._known = share * inside._known
-    frozen = Frozen(inside, first.x, spread)
+    some._known = share * many.suffice(first.x, some.nodes)
+    some.nodes = many.nodes
+    frozen = many.freeze(first.x, spread)
     mode = _top(frozen, first.x, longest)
     if len(frozen.others):
-        frozen = Frozen(inside, mode.x, sds(mode))
+        frozen = many.freeze(mode.x, sds(mode))
         mode = _top(frozen, mode.x, longest)
     path = Path(frozen, mode, straight=True)
     proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
@@ -79,7 +182,7 @@ def integrate_many(
         evaluate,
         proposal,
         len(longest),
-        lambda x, w: fit_blocks(x, w, inside.p),
+        lambda x, w: fit_blocks(x, w, many.p),
         Budget(final=4096),
         seed,
         progress,
@@ -87,7 +190,7 @@ def integrate_many(
     weighted = found.weighted
     theta = path.natural(weighted.x)
     at = resampled(weighted.weights, _EXACT, seed + 1)
-    exact = inside.log_density(theta[at]) + path.log_volume(weighted.x[at, inside.p :])
+    exact = many.log_density(theta[at]) + path.log_volume(weighted.x[at, many.p :])
     off = float(np.sqrt(np.mean((exact - weighted.log_p[at]) ** 2)))
     if not off < OFF:
         raise NotSmooth(
@@ -100,14 +203,12 @@ def integrate_many(
     _, m1, m2 = frozen.evaluate(sample)
     away, line = regression_on(weighted, theta, sample)
     cov = away.T @ (weighted.weights[:, None] * away)
-    m2 = steadied(m1.reshape(len(sample), inside.G, -1), m2, line, cov)
+    m2 = centred(m1.reshape(len(sample), -1, many.q), m2, line, cov)
     error = float(np.hypot(off, nodes))
     return Integral(theta, weighted, error, inside, m1, m2, sample, near=frozen)
 
 
-def steadied(
-    first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray
-) -> np.ndarray:
+def centred(first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray) -> np.ndarray:
     """Second moments (k, Gm) at a sample, whose mean is that of E Var + Cov E and not of E zzᵀ.
 
     first (k, G, q) varies with θ nearly linearly, by `line` (1 + d, k), and θ with `cov` (d, d): the products
@@ -136,9 +237,10 @@ def sds(mode: Mode) -> np.ndarray:
 def _top(frozen: Frozen, start: np.ndarray, longest: np.ndarray) -> Mode:
     """The mode of frozen sums, which they may not have far from their center."""
     try:
-        return climb(frozen.log_density, start, frozen.derivatives, longest)
+        found = climb(frozen.log_density, start, frozen.derivatives, longest)
     except NoMode as error:
         raise NotSmooth(str(error)) from error
+    return steadied(frozen.log_density, found)
 
 
 def _up_and_down(x: np.ndarray, moves: np.ndarray, kinds: list[Kind]) -> list[np.ndarray]:

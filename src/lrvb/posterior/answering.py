@@ -40,6 +40,9 @@ class PriorQuestions(Protocol):
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """The derivative of all means and sds in one hyperparameter."""
 
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """What else is to be said of these quantities, or ""."""
+
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change of all means at the whole plain step, by a fit of its own."""
 

@@ -142,7 +142,9 @@ class Certifier:
             or not purse.allows(max(SEVERAL, 8 * target.size))
         ):
             return None
-        return far_indices(target)[list(self.estimate.index.values())]
+        sd = np.sqrt(np.diag(target.root @ target.root.T))
+        far = far_indices(target, target.statistics, target.center, sd)
+        return far[list(self.estimate.index.values())]
 
     def _of_weights(self, target: Target, weighted: Weighted) -> Certificate:
         keep = weighted.weights > 0

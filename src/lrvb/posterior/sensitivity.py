@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,8 +20,7 @@ from ..engine.curvature import linearize
 from ..engine.fitting import Fit
 from ..engine.response import Response, respond
 from ..engine.sensitivity import (
-    covariance_change,
-    covariance_here,
+    CovarianceChanges,
     map_parts,
     means_at,
     number_score,
@@ -40,6 +39,7 @@ from .intervals import intervals
 from .units import Units, in_units
 
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
+SAMPLED = 100_000  # rows beyond which a sample of so many says how sds follow a prior: to about 1 %
 MOST = 1000  # rows or levels, the largest of those, that get the Newton step
 
 
@@ -90,9 +90,13 @@ def _spread(read: np.ndarray, fit: Fit) -> Spread:
     return functools.reduce(operator.add, map(spread, _weighted_scores(read, fit)))
 
 
-def _rows_at(k: int, codes: np.ndarray | None) -> np.ndarray:
-    """The rows of a level, or the row itself."""
-    return np.array([k]) if codes is None else np.flatnonzero(codes == k)
+def _rows_of(which: Iterable[int], codes: np.ndarray | None) -> list[np.ndarray]:
+    """The rows of each of some levels, or the rows themselves."""
+    if codes is None:
+        return [np.array([k]) for k in which]
+    order = np.argsort(codes, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(np.bincount(codes))])
+    return [order[ends[k] : ends[k + 1]] for k in which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +136,23 @@ class Sensitivity:
         """The derivative of all means and sds in one hyperparameter."""
         direction = hyperparameter.direction()
         dm = self.response.Sigma @ number_score(self.fit, direction)
-        change = covariance_change(self.response, direction, dm, self._here)
+        change = self._covariances.along(direction, dm)
         variance = np.einsum("ia,ab,ib->i", self.M, change, self.M)
         d_sd = variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
         return PriorChange(hyperparameter, self.M @ dm, d_sd)
 
     @cached_property
-    def _here(self) -> np.ndarray:
-        """Σ̂ of the engine's coordinates at the optimum."""
-        return covariance_here(self.response)
+    def _covariances(self) -> CovarianceChanges:
+        total = self.fit.problem.total
+        exact = total is not None and total <= SAMPLED  # in parts elsewhere, but not many
+        return CovarianceChanges(self.response, None if exact else SAMPLED)
+
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """Where d_sd is not of all rows, or ""."""
+        sample = self._covariances.fit
+        if sample is self.fit or sample.problem.rows is None:
+            return ""
+        return f"d_sd is by a sample of {sample.problem.rows.n:,} of the rows."
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change (a,) of all means at the whole plain step, by a fit of its own."""
@@ -162,35 +174,38 @@ class Sensitivity:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
         First order; where that is large a Newton step of the natural parameters with the rows' own
-        curvature, and for the largest few of those (`refits`) a fit without them, (n, k).
+        curvature, and for the largest few of those (`refits`) a fit without them, (n, k); none of more
+        than 100,000 rows.
         """
         values = -self._moved(at, codes)
         refitted = np.zeros(len(values), dtype=bool)
         if self.fit.problem.total is not None:  # rows in parts elsewhere: no fits without some
             return Influence(values, refitted)
         largest = self._largest(values, at)[:MOST]
-        values[largest] = self._stepped(largest, codes, values[largest], at)
-        for k in self._largest(values, at)[:refits]:
+        rows = _rows_of(largest, codes)
+        values[largest] = self._stepped(rows, values[largest], at)
+        if len(self.weights) > SAMPLED:
+            return Influence(values, refitted)
+        for k in largest[self._largest(values[largest], at)[:refits]]:
             refitted[k] = True
-            again = self.left_out(_rows_at(k, codes))
+            again = self.left_out(_rows_of([k], codes)[0])
             values[k] = (self.moved_mean(again) - self.estimate.m)[at]
         return Influence(values, refitted)
 
     def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Which move a mean by `LARGE` or more, the largest first."""
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
-        order = np.argsort(-size, kind="stable")
-        return order[size[order] >= LARGE]
+        large = np.flatnonzero(size >= LARGE)
+        return large[np.argsort(-size[large], kind="stable")]
 
     def _stepped(
-        self, which: np.ndarray, codes: np.ndarray | None, first: np.ndarray, at: np.ndarray
+        self, blocks: Sequence[np.ndarray], first: np.ndarray, at: np.ndarray
     ) -> np.ndarray:
-        """Changes (k, len(at)) by one Newton step each; the first order where that leaves the domain."""
-        if not len(which):
+        """Changes by one Newton step for each block of rows; the first order where that leaves the domain."""
+        if not blocks:
             return first
         etas = []
-        for k in which:
-            rows = _rows_at(k, codes)
+        for rows in blocks:
             score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
             etas.append(without(self.response, score, row_curvature(self.fit, rows)))
         moved = (means_at(self.fit, np.array(etas)) - self.fit.m) @ self.M[at].T

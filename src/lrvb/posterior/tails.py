@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..numerics.pareto import fit as fit_pareto
 from ..numerics.pareto import smooth
-from .target import Target
+
+Function = Callable[[np.ndarray], np.ndarray]
 
 NEAR, FAR = 20.0, 40.0  # sds from the center between which the fall is measured
 SEVERAL = 65  # points from which the program of the draws is used, and none compiled
 GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
 
 
-def far_indices(target: Target) -> np.ndarray:
+def far_indices(
+    log_density: Function, statistics: Function, center: np.ndarray, sd: np.ndarray
+) -> np.ndarray:
     """The tail index of every statistic along rays of single coordinates, (a,); 0 where it is light.
+
+    log_density (n,) and statistics (n, a) are functions of points (n, k); rays lead from center (k,), in
+    units of sd (k,).
 
     With x a statistic's distance from its value at the center, a density that falls like x^(−1/k) for
     each unit of log x has index k: no variance from ½ on. It is conditional on the other coordinates,
     so that it may be too small in several dimensions, never because draws are few.
     """
-    sd = np.sqrt(np.diag(target.root @ target.root.T))
     rays = np.concatenate([np.diag(sd), -np.diag(sd)])
     steps = np.array([NEAR / 1.01, NEAR * 1.01, FAR / 1.01, FAR * 1.01])
-    u = target.center + steps[:, None, None] * rays
-    points = u.reshape(-1, target.size)
-    more = np.repeat(target.center[None], max(0, SEVERAL - len(points)), axis=0)
+    points = (center + steps[:, None, None] * rays).reshape(-1, len(center))
+    more = np.repeat(center[None], max(0, SEVERAL - len(points)), axis=0)
     with np.errstate(all="ignore"):
-        log_p = target(np.concatenate([points, more]))[: len(points)].reshape(4, -1)
-        away = np.abs(target.statistics(points) - target.statistics(target.center[None]))
+        log_p = log_density(np.concatenate([points, more]))[: len(points)].reshape(4, -1)
+        away = np.abs(statistics(points) - statistics(center[None]))
         log_x = np.log(away).reshape(4, len(rays), -1)
         grown = (log_x[2] + log_x[3] - log_x[0] - log_x[1]) / 2
         # p(u) du for each unit of log x: du goes with the distance, as the small steps do

@@ -55,7 +55,7 @@ def prior_table(
         first = list(dict.fromkeys(table["hyperparameter"]))[:verify]
         where = dict(zip(names, at, strict=True))
         table["verified"] = verified(sensitivity, table, where, first)
-    remark = sensitivity.remark(list(names), at) if hasattr(sensitivity, "remark") else ""
+    remark = sensitivity.remark(list(names), at)
     telling = table[np.abs(table["change"]) > TELLING]
     telling = telling[of_prior(telling)]
     if telling.empty:

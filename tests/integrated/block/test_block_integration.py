@@ -70,6 +70,26 @@ def test_rows_are_those_of_exact_sums(both):
     assert_allclose(sd, exact_sd, rtol=0.05)
 
 
+def test_levels_that_stand_for_all_tell_what_that_is_worth(monkeypatch):
+    """A fifth of the levels: means differ from those of all by no more than four of their own errors."""
+    rows, terms = crossed("bernoulli", N=1500, G=300, K=120, slopes=False, sds=(1.2, 0.8))
+    every = integrate_block(Block(rows, terms))
+    assert every.noise is None
+    monkeypatch.setattr("lrvb.integrated.block.layout.MANY", 300)
+    monkeypatch.setattr("lrvb.integrated.block.layout.FEWEST", 24)
+    some = integrate_block(Block(rows, terms))
+    assert some.noise is not None
+    w, sd = some.weighted.weights, some.weighted.sd(some.theta)
+    away, noise = some.theta - w @ some.theta, some.noise - w @ some.noise
+    parts = noise.shape[1]
+    error = (away.T @ (w[:, None] * noise)).std(1) / np.sqrt(parts)
+    moved = np.abs(w @ some.theta - every.weighted.mean(every.theta))
+    assert (error > 1e-4 * sd).all()
+    assert (error < 0.1 * sd).all()
+    # besides, polynomials through other points are off by 0.04 of a log density each
+    assert (moved < 4 * error + 0.04 * sd).all()
+
+
 def test_a_cubic_is_found_from_values_and_gradients():
     """Ten coefficients from eight points with their gradients, and a quadratic from values alone."""
     frame = Frame(["free", "free"], np.zeros(2), np.array([[1.0, 0.3], [0.0, 0.5]]))

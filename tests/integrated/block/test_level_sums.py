@@ -8,7 +8,7 @@ from small_blocks import HALF_T, crossed, dense, regression
 
 from lrvb.integrated.block.fitting import cold_start, fit
 from lrvb.integrated.block.layout import Layout
-from lrvb.integrated.block.level_sums import gap
+from lrvb.integrated.block.level_sums import Gap, Pattern, _moments, gap
 from lrvb.integrated.block.points import made
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.slopes import Slopes
@@ -67,3 +67,29 @@ def test_the_rest_is_half_the_variance_of_what_no_level_has_alone():
     whole = np.log(np.mean(np.exp(R)))
     assert abs(whole - found.total) < 0.06 + 3 * np.std(np.exp(R - whole)) / np.sqrt(n)
     assert 0 < found.rest < found.own
+
+
+def test_moments_of_levels_are_those_of_their_weighted_nodes():
+    """Mean, covariance and third central moments of root·t under the nodes' weights, by NumPy's own."""
+    rng = np.random.default_rng(6)
+    T, table = rng.normal(size=(7, 2)), rng.normal(size=(3, 7))
+    root = np.tril(rng.normal(size=(3, 2, 2)))
+    mean, spread, third = _moments(table, np.log(np.exp(table).sum(1)), T, root)
+    for k in range(3):
+        w, z = np.exp(table[k]) / np.exp(table[k]).sum(), T @ root[k].T
+        np.testing.assert_allclose(mean[k], w @ z, rtol=1e-12)
+        cov = np.cov(z.T, aweights=w, ddof=0)
+        np.testing.assert_allclose(spread[k], cov, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(third[k], w @ (z - w @ z) ** 3, rtol=1e-10)
+
+
+def test_a_pattern_scales_with_the_levels():
+    """z → sz multiplies means by s, covariances by s² and third moments by s³, those of q likewise."""
+    rng = np.random.default_rng(7)
+    A = rng.normal(size=(2, 4, 2, 2))
+    C, spread = (A @ A.swapaxes(2, 3)) + np.eye(2)
+    moved, third, s = rng.normal(size=(4, 2)), rng.normal(size=(4, 2)), 1.7
+    pattern = Pattern(Gap(0.0, 0.0, [moved], [spread], [third]), [C])
+    found = pattern.at(0, s**2 * C)
+    for part, expected in zip(found, (s * moved, s**2 * spread, s**3 * third), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-12)

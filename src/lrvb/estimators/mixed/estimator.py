@@ -17,6 +17,7 @@ from ...engine.response import respond
 from ...errors import InvalidModel
 from ...integrated.effort import TooMuchWork
 from ...integrated.mode import NoMode
+from ...integrated.surrogate import NotSmooth
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
 from ...posterior.estimate import Estimate
@@ -56,6 +57,7 @@ from .integral.joint import IntegratedDraws
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
+from .partitions.scattered import ScatteredDesign
 from .priors.stated import MixedPriors, resolve
 from .text.formula import parse
 
@@ -129,11 +131,15 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
 
-        Rows on Dask stay in their partitions where the response is gaussian; others are brought together,
-        with a warning, while they are few.
+        Rows on Dask stay in their partitions where the response is gaussian, and counts, zeros and ones where
+        one factor has many levels; others are brought together, with a warning, while they are few.
         """
         design = self._read(data)
         self._remember(data)
+        return self._fit(design)
+
+    def _fit(self, design: Design) -> MixedModel:
+        """Fit the model to a design."""
         require_effects(design, self.factorization)
         require_noise(design)
         standard = standardisation(design)
@@ -144,6 +150,10 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             try:
                 priors = resolve(self.priors, design)
                 found = integrate_model(design, priors, standard, self._bar())
+            except NotSmooth:
+                # rows in partitions tell too little for sums that leave them there
+                assert isinstance(design, ScatteredDesign)
+                return self._fit(design.gather())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
                 require_no_smooths(design, _lower(str(error)))

@@ -192,10 +192,12 @@ def _drawn(inside: Block, budget: Budget, seed: int) -> Weighted:
 def _respond(inside: Block, fits: Fits) -> None:
     """β's shift and covariance beyond q's, at the center."""
     point: Point = inside.points[inside.nearest_to_center()]
-    shift, covariance = respond(fits, point)
+    shift, covariance, noise = respond(fits, point)
     root = np.linalg.cholesky(point.C)
     values, V = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, covariance).T))
     inside.shift = shift
+    # a tilt t moves the mean by Ct
+    inside.tilts = np.linalg.solve(point.C, np.sqrt(np.diag(point.C))[:, None] * noise)
     inside.stretch = (V * np.sqrt(np.clip(values, 0.7, 1.5))) @ V.T
 
 
@@ -213,5 +215,8 @@ def _joined(inside: Block, weighted: Weighted, off: float, seed: int) -> Integra
     few = int(np.clip(KEPT // len(inside.points[0].mean), 64, 1024))
     sample = theta[resampled(weighted.weights, few, seed)]
     _, first, second = inside.evaluate(sample)
-    rest = inside.polynomial.rest(u)
-    return Integral(theta, weighted, off, inside, first, second, sample, doubt=rest)
+    rest, noise = inside.polynomial.rest(u), None
+    if not inside.layout.complete:
+        noise = inside.between(u) @ np.array([point.noise for point in inside.points])
+        noise += (theta[:, :p] - b) @ inside.tilts
+    return Integral(theta, weighted, off, inside, first, second, sample, noise, rest)

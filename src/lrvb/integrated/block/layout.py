@@ -59,6 +59,11 @@ class Layout:
             for factor, count in zip(self.factors, few, strict=True)
         ]
 
+    @property
+    def complete(self) -> bool:
+        """Whether all levels have sums of their own everywhere."""
+        return all(chosen.all() for chosen in self.chosen)
+
     def spreads(self, u: np.ndarray) -> list[Spread]:
         """Each term's Σ at n points of u."""
         parts = split_by_size(u[:, : self.hyper], self.terms)

@@ -23,12 +23,15 @@ from .layout import Layout
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
 REACH_TWO, STEP_TWO = 6.0, 1.0  # and with two
 DRAWS = 256  # with more
+PARTS = 16  # of the levels that stand for all, whose differences tell what that is worth
 
 
 class Gap(NamedTuple):
     """Σ_k log E exp R̄_k, and half the variance of the rest; each level's tilted means and covariances.
 
-    Of each factor: moved (K, q) is E z_k less q's, spread (K, q, q) the covariance, third (K, q) E(z − E z)³.
+    Of each factor: moved (K, q) is E z_k less q's, spread (K, q, q) the covariance, third (K, q) E(z − E z)³,
+    each (K,) the log E exp R̄_k. Where some levels stand for all, noise (P,) is what each P-th of them
+    alone would add to `own`.
     """
 
     own: float
@@ -36,6 +39,8 @@ class Gap(NamedTuple):
     moved: list[np.ndarray]
     spread: list[np.ndarray]
     third: list[np.ndarray]
+    each: list[np.ndarray]
+    noise: np.ndarray
 
     @property
     def total(self) -> float:
@@ -46,10 +51,11 @@ class Gap(NamedTuple):
 def gap(layout: Layout, fitted: Fitted, pattern: Pattern | None = None) -> Gap:
     """The sums of all factors' levels; of many rows, those of some levels stand for all.
 
-    Given a pattern, all other levels' moments differ from q's as they do there.
+    Given a pattern, which has the sums of all levels, those change since as the chosen ones' do, and all
+    other levels' moments differ from q's as they do there.
     """
-    rest, own = 0.0, 0.0
-    moved, spread, third = [], [], []
+    rest, own, noise = 0.0, 0.0, np.zeros(PARTS)
+    moved, spread, third, every = [], [], [], []
     for f, factor in enumerate(layout.factors):
         C = fitted.covariances[f]
         chosen = layout.chosen[f]
@@ -75,7 +81,15 @@ def gap(layout: Layout, fitted: Fitted, pattern: Pattern | None = None) -> Gap:
             rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
         table += log_w
         total = logsumexp(table, axis=1)
-        own += scale * float(total[chosen].sum())
+        every.append(total)
+        if pattern is None:
+            own += float(total.sum())
+        else:
+            change = (total - pattern.found.each[f])[chosen]
+            known = scale * float(change.sum())
+            own += float(pattern.found.each[f].sum()) + known
+            part = np.bincount(np.arange(len(change)) % PARTS, change, PARTS)
+            noise += np.sqrt(1 - 1 / scale) * (PARTS * scale * part - known)
         found = _moments(table, total, T, root)
         if pattern is not None:
             others = pattern.at(f, C)
@@ -86,7 +100,7 @@ def gap(layout: Layout, fitted: Fitted, pattern: Pattern | None = None) -> Gap:
         moved.append(found[0])
         spread.append(found[1])
         third.append(found[2])
-    return Gap(own, max(rest, 0.0) / 2, moved, spread, third)
+    return Gap(own, max(rest, 0.0) / 2, moved, spread, third, every, noise)
 
 
 class Pattern(NamedTuple):

@@ -13,6 +13,7 @@ from ..regression import Regression
 from ..terms import Term
 from .averages import nodes
 from .layout import Layout
+from .level_sums import PARTS
 from .points import Fits, Point
 from .polynomial import Between, Frame, Polynomial
 from .precision import Precision
@@ -25,7 +26,8 @@ class Block:
     """θ = (β, u): log p(y, u) by a polynomial through the points, β ~ N(b(u), C(u)) given u.
 
     `learn` gives it the points; shift (p,) is what β's mean has beyond q's, in sds, and stretch (p, p) takes
-    a Cholesky factor of q's covariance to that of linear response.
+    a Cholesky factor of q's covariance to that of linear response. tilts (p, P) are of β, by what parts of
+    the levels alone would add to its mean.
     """
 
     def __init__(self, rows: Regression, terms: Sequence[Term], why: str = ""):
@@ -33,6 +35,7 @@ class Block:
         self.terms, self.p, self.why = tuple(terms), rows.p, why
         self.points: list[Point] = []
         self.shift, self.stretch = np.zeros(self.p), np.eye(self.p)
+        self.tilts = np.zeros((self.p, PARTS))
         self.Q: Precision | None = None
 
     def learn(self, frame: Frame, points: Sequence[Point]) -> None:
@@ -57,8 +60,6 @@ class Block:
         """What it leaves that no error counts, as a clause; none where all is counted."""
         if self.p > MOST_TILTS:
             return f"more than {MOST_TILTS} fixed effects have the block's own means and sds"
-        if not all(chosen.all() for chosen in self.layout.chosen):
-            return "of so many rows the sums of some levels stand for all"
         return ""
 
     @property

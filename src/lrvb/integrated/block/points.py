@@ -20,8 +20,9 @@ APART = 0.5  # sds by which β's mean is moved to see what follows it
 class Point:
     """At u: the bound, its gradient, and what levels' sums (`own`) and the rest add to it.
 
-    beta and C are β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta,
-    third (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
+    noise (P,) is what parts of the levels alone would add to it, where some stand for all. beta and C are
+    β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third (M,)
+    central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
     """
 
     u: np.ndarray
@@ -29,6 +30,7 @@ class Point:
     gradient: np.ndarray
     own: float
     rest: float
+    noise: np.ndarray
     beta: np.ndarray
     C: np.ndarray
     mean: np.ndarray = field(repr=False)
@@ -80,7 +82,7 @@ class Fits:
     def gap(self, fitted: Fitted) -> Gap:
         """Levels' sums; of many rows, of all levels the first time only."""
         found = gap(self.layout, fitted, self.pattern)
-        if self.pattern is None and not all(chosen.all() for chosen in self.layout.chosen):
+        if self.pattern is None and not self.layout.complete:
             self.pattern = Pattern(found, fitted.covariances)
         return found
 
@@ -102,6 +104,7 @@ def made(fitted: Fitted, found: Gap) -> Point:
         fitted.gradient,
         found.own,
         found.rest,
+        found.noise,
         fitted.beta,
         Q.C,
         np.concatenate([(a + b).ravel() for a, b in zip(fitted.z, found.moved, strict=True)]),
@@ -112,22 +115,23 @@ def made(fitted: Fitted, found: Gap) -> Point:
     )
 
 
-def respond(fits: Fits, point: Point) -> tuple[np.ndarray, np.ndarray]:
-    r"""β's mean less q's, in sds (p,), and its covariance by linear response (p, p), at a point.
+def respond(fits: Fits, point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""β's mean less q's, in sds (p,), its covariance by linear response (p, p), at a point.
 
     With tᵀβ added to the log density, E β = ∂ log p(y | u)/∂t: the bound's part is q's mean, the gap's the
-    shift; and Cov β = ∂E β/∂t.
+    shift; and Cov β = ∂E β/∂t. The last is what parts of the levels alone would add to the shift (p, P).
     """
     p = len(point.beta)
     sd = np.sqrt(np.diag(point.C))
-    shift, columns = np.empty(p), np.empty((p, p))
+    shift, columns, noise = np.empty(p), np.empty((p, p)), np.empty((p, len(point.noise)))
     for i in range(p):
         tilt = APART / sd[i] * (np.arange(p) == i)
         found = fits.fit(point.u, tilt)
-        total = fits.gap(found).total
-        shift[i] = (total - point.own - point.rest) / APART
+        missing = fits.gap(found)
+        shift[i] = (missing.total - point.own - point.rest) / APART
+        noise[i] = (missing.noise - point.noise) / APART
         columns[:, i] = (found.beta - point.beta) / (APART / sd[i])
-    return shift, (columns + columns.T) / 2
+    return shift, (columns + columns.T) / 2, noise
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:

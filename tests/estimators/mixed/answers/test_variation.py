@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.errors import InvalidModel
 from lrvb.estimators.mixed.answers.expression import Expression
+from lrvb.estimators.mixed.answers.variation import noise_on_link
+from lrvb.likelihoods import likelihood_of
 
 MCSE = 5 / np.sqrt(2000)  # five errors of means of 4000 draws, with the weights' own
 
@@ -142,3 +144,39 @@ def test_bad_requests_are_refused(model):
     ):
         with pytest.raises(InvalidModel, match="must"):
             ask()
+
+
+def test_an_effect_of_each_row_is_noise_and_offsets_are_no_effect():
+    """With (1|obs) the rest is σ²_o + log(1 + 1/μ); log days is in μ, not in the fixed effects' share."""
+    rng = np.random.default_rng(5)
+    N = 150
+    g, x, days = rng.integers(0, 10, N), rng.normal(size=N), rng.uniform(1, 30, N)
+    eta = 0.3 * x + np.log(days) + rng.normal(0, 0.5, 10)[g] + rng.normal(0, 0.6, N)
+    data = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "x": x, "g": g, "days": days})
+    data["obs"] = np.arange(N)
+    text = "y ~ x + offset(log(days)) + (1|g) + (1|obs)"
+    model = lrvb.MixedModel(text, "poisson").fit(data)
+    draws = model.draws(4000, 0)
+    group, own = draws["sd[1|g]"].values ** 2, draws["sd[1|obs]"].values ** 2
+    level = draws["Intercept"].values + draws["x"].values * x.mean() + np.log(days).mean()
+    rest = own + np.log1p(np.exp(-level - (group + own) / 2))
+    assert_allclose(model.icc()["mean"]["g"], (group / (group + rest)).mean(), rtol=1e-9)
+    fixed = draws["x"].values ** 2 * x.var()
+    share = (fixed / (fixed + group + rest)).mean()
+    assert_allclose(model.r2()["mean"]["marginal"], share, rtol=1e-9)
+
+
+def test_noise_of_shares_is_theirs_over_the_slope():
+    """Var y/(dE y/dη)² of a beta response, the slope by differences: O(h²) of them."""
+    likelihood, given = likelihood_of("beta"), {"phi": np.array([1.0, 7.0, 90.0])}
+    eta, h = np.array([-1.0, 0.3, 2.0]), 1e-5
+    slope = (likelihood.mean(eta + h, given) - likelihood.mean(eta - h, given)) / (2 * h)
+    expected = likelihood.variance(eta, given) / slope**2
+    assert_allclose(noise_on_link(likelihood, eta, given), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["cumulative", "bernoulli", "binomial"])
+def test_noise_of_categories_is_that_of_the_variable_behind_them(family):
+    """A logistic variable, cut at thresholds, has the variance π²/3 wherever they are."""
+    found = noise_on_link(likelihood_of(family), np.array([-1.0, 2.0]), {})
+    assert_allclose(found, np.pi**2 / 3, rtol=1e-12)

@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.integrated.importance import resampled
 
 N = 900
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
@@ -144,6 +145,95 @@ def test_missing_values_are_counted(data):
 def test_what_cannot_be_fitted_is_said(data, formula, change, match):
     with pytest.raises(lrvb.LrvbError, match=match):
         lrvb.MixedModel(formula).fit(frame(data.fillna({"x": 0.0}).assign(**change)))
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """As of many rows: levels stay in partitions, and rows in memory are treated alike."""
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.FEW", 100)
+    monkeypatch.setattr("lrvb.integrated.integration.is_long", lambda *_: True)
+
+
+def counts(n=3000, levels=300):
+    rng = np.random.default_rng(4)
+    g, x = rng.integers(levels, size=n), 2 + rng.normal(size=n)
+    o, trials = 0.3 * rng.normal(size=n), rng.integers(1, 5, n)
+    eta = -0.5 + 0.3 * x + 0.7 * rng.normal(size=levels)[g]
+    return pd.DataFrame(
+        {
+            "n": rng.poisson(np.exp(eta)),
+            "k": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
+            "trials": trials,
+            "x": x,
+            "o": o,
+            "c": rng.choice(["a", "b"], n),
+            "g": [f"level {i}" for i in g],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("n ~ x + c + offset(o) + (1|g)", "poisson"),
+        ("prop(k, trials) ~ x + offset(o) + (1|g)", "binomial"),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_levels_are_summed_where_their_rows_are(formula, family):
+    """Rounding alone, as of any other sums: the same points, each a sum over parts."""
+    data = counts()
+    here = lrvb.MixedModel(formula, family).fit(data)
+    there = lrvb.MixedModel(formula, family).fit(frame(data))  # a warning would be an error
+    assert_allclose(there.summary()[NUMBERS], here.summary()[NUMBERS], rtol=1e-8, atol=1e-8)
+    assert list(there.summary().verdict) == ["trust"] * len(here.summary())
+    new = data.iloc[:5].assign(g=["level 3", "level 4", "level 3", "level 7", "never seen"])
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
+    assert_allclose(ours, theirs, rtol=1e-8)
+    assert_allclose(
+        here.ranef().select_dtypes("number"),
+        there.ranef().select_dtypes("number"),
+        rtol=1e-8,
+        atol=1e-8,
+    )
+    with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
+        there.predict()
+    fit = there._integrated
+    theta = fit.theta[resampled(fit.weights, 400)]
+    drawn = fit.statement.inside.sample(theta, np.random.default_rng(0)).effects[0]
+    effects = fit.effects[0]
+    # five standard errors, of 300 levels at once
+    assert np.all(np.abs(drawn.mean(0) - effects.mean) < 5 * effects.sd / np.sqrt(400))
+    assert_allclose(drawn.std(0), effects.sd, rtol=0.25)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_levels_that_tell_too_little_are_gathered():
+    """With six levels no cubic follows the density of their sd."""
+    data = counts(n=600, levels=6)
+    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson")
+    with pytest.warns(lrvb.RowsGathered, match="600 rows"):
+        there = model.fit(frame(data)).summary()
+    assert_allclose(there[NUMBERS], model.fit(data).summary()[NUMBERS], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_lost_worker_changes_no_levels(tmp_path):
+    data = counts()
+    here = lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(data).summary()
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        pieces = [data.iloc[i::3] for i in range(3)]
+        lazy = [dask.delayed(load)(piece, i, str(tmp_path)) for i, piece in enumerate(pieces)]
+        model = lrvb.MixedModel("n ~ x + (1|g)", "poisson")
+        there = model.fit(dd.from_delayed(lazy, meta=data.iloc[:0])).summary()
+    assert "2-2" in {path.name for path in tmp_path.iterdir()}  # it was read again elsewhere
+    assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
 def test_other_responses_are_gathered_while_they_are_few(data, monkeypatch):

@@ -9,7 +9,6 @@ import pandas as pd
 
 from ....errors import InvalidModel
 from ....likelihoods import Given, Likelihood
-from ....likelihoods.links import ProbabilityLink
 from ..design.design import Design
 from .joint import JointDraws
 from .simulated import given_at
@@ -162,11 +161,11 @@ def _parts(
 def noise_on_link(family: Likelihood, eta: np.ndarray, given: Given) -> np.ndarray:
     """The family's own variance on the link's scale at η (n,).
 
-    That of the latent variable of a probability's link; the variance of y itself for an identity;
-    log(1 + Var y/(E y)²) for a log; else by the link's slope at the mean.
+    That of the variable behind zeros and ones, or ordered categories; the variance of y itself for an
+    identity; log(1 + Var y/(E y)²) for a log; else, of shares, by the link's slope at the mean.
     """
     link = family.link
-    if isinstance(link, ProbabilityLink) and link.name in LATENT:
+    if family.discrete and link.name in LATENT:
         return np.full(len(eta), LATENT[link.name])
     variance = np.asarray(family.variance(eta, given), dtype=float)
     if link.name == "identity":

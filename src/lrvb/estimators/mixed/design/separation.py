@@ -23,12 +23,14 @@ def check_separation(design: Design, held: set[str]) -> None:
     between, and Xb ≠ 0 somewhere; then only the prior holds the effects, so it has to be the user's.
     Effects in `held` have one and stay where they are.
     """
+    names = [name for name in design.names if name not in held]
+    if not names:
+        return
     family, y, given = design.family, design.y, design.given
     sides = family.free_sides(y, given)
     if sides is None:
         return
     sign, bound = sides
-    names = [name for name in design.names if name not in held]
     if separating_direction(_columns(design, names), sign, bound) is None:
         return
     for name in list(reversed(names)):  # the fewest effects that run off together

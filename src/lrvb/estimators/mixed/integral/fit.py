@@ -15,11 +15,12 @@ from ....integrated.effort import TooMuchWork
 from ....integrated.gaussian import Gaussian
 from ....integrated.inside import Effects, Evaluable, Inside
 from ....integrated.integral import Integral
-from ....integrated.integration import integrate_gaussian, integrate_path
+from ....integrated.integration import integrate_gaussian, integrate_path, integrate_scattered
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
+from ....integrated.scattered import Scattered
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
 from ..design.design import Design
@@ -140,6 +141,8 @@ def _integrated(inside: Normal | Inside, seed: int, progress: Progress | None) -
     if isinstance(inside, Block):
         return integrate_block(inside, seed=seed, progress=progress)
     assert not isinstance(inside, Normal)
+    if isinstance(inside, Scattered):
+        return integrate_scattered(inside, seed, progress)
     return integrate_path(inside, seed=seed, progress=progress)
 
 

@@ -122,6 +122,10 @@ class PriorSensitivity:
         again = integrate_model(found.design, moved, found.standard)
         return again.estimate.m - found.estimate.m
 
+    def remark(self, names: list[str], at: np.ndarray) -> str:
+        """Nothing."""
+        return ""
+
     def _score(self, hyperparameter: Hyperparameter) -> _Score:
         name, _, field = hyperparameter.name.rpartition(".")
         priors = self.priors

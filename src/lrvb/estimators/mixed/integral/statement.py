@@ -24,6 +24,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
+from ..partitions.scattered import ScatteredDesign, scatter
 from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
@@ -106,7 +107,7 @@ def state(
     y, X, offset, ones = summed_rows(design, standard)
     rows = Regression(
         Density(design.family, tuple(design.given), design.dispersions),
-        (y, *design.given.values()),
+        (y, *(np.ones(len(y)) if len(y) != design.n else v for v in design.given.values())),
         X,
         offset,
         fixed.mean,
@@ -127,6 +128,9 @@ def state(
         assert priors.residual is not None
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
+    if isinstance(design, ScatteredDesign):
+        there = scatter(design, rows, terms, standard)
+        return Statement(there, tuple(terms), order, rows.p, rows, design.dispersions)
     found = None if instead else choose(rows, terms)
     if found is None:
         why = instead or _why_not(design)
@@ -157,6 +161,8 @@ class SummedRows(NamedTuple):
 
 def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
     """The rows, or those that stand for them."""
+    if isinstance(design, ScatteredDesign):
+        return SummedRows(np.zeros(1), np.zeros((1, len(design.names))), np.zeros(1), None)
     if isinstance(design, PartitionedDesign):
         found = design.reduced
         return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)

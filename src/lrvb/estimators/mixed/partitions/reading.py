@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ....bridges.dask import DaskPartitions, frame_parts
+from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
 from ....likelihoods import Likelihood
@@ -21,10 +21,12 @@ from ..design.rank import centred, check_triangle
 from ..design.standardised import Standardisation
 from ..design.terms import refuse_same_groups
 from ..text.allowed import own_functions
-from . import rows, survey
+from ..text.formula import Formula
+from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
 
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
+FEW = 100_000  # rows that are, where sums of levels would do
 
 
 def build_partitioned(
@@ -46,7 +48,11 @@ def build_partitioned(
     found = survey.merge(parts.map(lambda _, part: look(part)))
     survey.check(found, missing)
     if not (family.quadratic and blocked):
-        return _gather(read.text, parts, found, family, missing, functions)
+        gather = functools.partial(_gather, read.text, parts, found, family, missing, functions)
+        design = None
+        if blocked and not family.quadratic and found.rows > FEW:
+            design = _scattered(read, data, named, found, units, family, functions, gather)
+        return gather() if design is None else design
     survey.refuse_learning(read)
     small = read_design(read, survey.small_table(found, units), family, functions=functions)
     return _from_sums(small, named, parts, found.dropped)
@@ -63,21 +69,62 @@ def _gather(
     """The rows brought together, with a warning, while they are few."""
     if found.rows > GATHERED:
         raise InvalidModel(
-            f"Only a gaussian response has sums that stay with Dask's partitions (factorization='blocked'); "
-            f"this model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so: call "
-            ".compute() if they fit into memory, or fit a sample of the levels.",
+            "Only a gaussian response, and counts or zeros and ones in one factor of many levels, have sums "
+            "that stay with Dask's partitions (factorization='blocked'); this model needs all "
+            f"{found.rows:,} rows together, and up to {GATHERED:,} are brought so: call .compute() if they "
+            "fit into memory, or fit a sample of the levels.",
             rows=found.rows,
         )
     warnings.warn(
         RowsGathered(
             f"This model needs all {found.rows:,} rows together, so they were brought here from Dask's "
-            "partitions; a gaussian response with factorization='blocked' leaves them there.",
+            "partitions; a gaussian response, and counts or zeros and ones in one factor of many levels, "
+            "leave them there with factorization='blocked'.",
             rows=found.rows,
         ),
         stacklevel=5,
     )
     table = pd.concat(parts.map(lambda _, part: part), ignore_index=True)
     return build(formula, table, family, missing, functions)
+
+
+def _scattered(
+    read: Formula,
+    data: Any,
+    named: list[str],
+    found: survey.Survey,
+    units: list[survey.Unit],
+    family: Likelihood,
+    functions: Mapping[str, Callable[..., Any]] | None,
+    gather: Callable[[], Design],
+) -> Design | None:
+    """Levels' rows brought together, those of each into one partition; None where that would not do."""
+    if survey.learning(read) or not scattered.is_countable(family):
+        return None
+    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    if not scattered.can_scatter(small):
+        return None
+    own = shuffled_parts(data, named, small.coders[0].columns)
+    arrays = own.numbered(functools.partial(rows.read_part, small, named))
+    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    names = small.names
+    intercept = names.index("Intercept") if "Intercept" in names else None
+    columns = centred(measured.X, intercept)
+    standard = Standardisation(columns.center, columns.unit(), intercept, 0.0)
+    if names:
+        root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
+        check_triangle(root, names, columns)
+    totals = arrays.folded(scattered.total_part, scattered.join_totals)
+    given = _elsewhere(small, measured.y.n, found.dropped)
+    return scattered.ScatteredDesign(
+        **given,
+        measured=measured,
+        reduced=scattered.NOTHING,
+        left=np.nan,
+        arrays=arrays,
+        totals=totals,
+        gather=gather,
+    )
 
 
 def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
@@ -94,20 +141,25 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
         check_triangle(reduced.root, names, columns)
     _check_groups(small, reduced.codes, measured.y.n)
     left = _left(reduced, measured.y)
+    given = _elsewhere(small, measured.y.n, dropped)
+    return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
+
+
+def _elsewhere(small: Design, n: int, dropped: int) -> dict[str, Any]:
+    """What a design of n rows has that are not here."""
     away: Any = Elsewhere()
     given = {f.name: getattr(small, f.name) for f in fields(Design)}
-    given |= {
+    return given | {
         "y": away,
-        "trials": None,
+        "trials": None if small.trials is None or small.family.quadratic else away,
         "X": away,
         "offset": away if small.offsets else None,
         "terms": [term._replace(R=away) for term in small.terms],
         "factors": [factor._replace(codes=away) for factor in small.factors],
-        "rows": pd.RangeIndex(measured.y.n),
+        "rows": pd.RangeIndex(n),
         "frame": away,
         "dropped": dropped,
     }
-    return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
 
 
 def _left(reduced: rows.Reduced, y: Measures) -> float:

@@ -45,17 +45,21 @@ def units_of(formula: Formula) -> list[Unit]:
     return units
 
 
+def learning(formula: Formula) -> str:
+    """The first transform that learns something from all rows, if there is one."""
+    texts = [formula.response, formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    found = (word.name for text in texts for word in words(text) if word.called)
+    return next((name for name in found if name in LEARN), "")
+
+
 def refuse_learning(formula: Formula) -> None:
     """Transforms that learn something from all rows are not for partitions."""
-    texts = [formula.response, formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
-    for text in texts:
-        for word in words(text):
-            if word.called and word.name in LEARN:
-                raise InvalidModel(
-                    f"The formula's '{word.name}(…)' looks at all rows before it gives a value, which are "
-                    "in partitions here; make a column of it first, as in ddf.assign(z=…).",
-                    function=word.name,
-                )
+    if name := learning(formula):
+        raise InvalidModel(
+            f"The formula's '{name}(…)' looks at all rows before it gives a value, which are "
+            "in partitions here; make a column of it first, as in ddf.assign(z=…).",
+            function=name,
+        )
 
 
 def complete(part: pd.DataFrame, named: Sequence[str], own: Mapping[str, Callable]) -> Table | None:

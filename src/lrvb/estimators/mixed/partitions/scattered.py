@@ -1,0 +1,191 @@
+"""Counts, zeros and ones in partitions: rows of a level are brought to one, and its sums made there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ....errors import InvalidData
+from ....integrated.density import Density
+from ....integrated.factor import Factor
+from ....integrated.levels import Levels
+from ....integrated.regression import Regression
+from ....integrated.scattered import Scattered
+from ....integrated.slopes import Slopes
+from ....integrated.terms import Term as Summed
+from ....likelihoods import Likelihood
+from ..design.design import Design, TermRows
+from ..design.rank import triangle
+from ..design.standardised import Standardisation
+from .design import PartitionedDesign
+from .rows import Arrays, Reduced
+
+if TYPE_CHECKING:
+    from ....bridges.dask import DaskPartitions
+
+_NONE = np.zeros((0, 0))
+NOTHING = Reduced(
+    _NONE.ravel(), _NONE, _NONE, _NONE.ravel(), _NONE, _NONE
+)  # no rows stand for these
+ASKED = 1_000_000  # rows of levels that predictions may bring together
+
+
+class Totals(NamedTuple):
+    """Of rows: how many, Σy, Σ trials, Σ offset, log Σ exp(offset)."""
+
+    n: int
+    y: float
+    trials: float
+    offset: float
+    exposure: float
+
+
+@dataclass(frozen=True, eq=False)
+class ScatteredDesign(PartitionedDesign):
+    """A design whose rows are in partitions, those of a level in one; `gather` brings them together."""
+
+    arrays: DaskPartitions = field(kw_only=True, repr=False)
+    totals: Totals = field(kw_only=True)
+    gather: Callable[[], Design] = field(kw_only=True, repr=False)
+
+    @property
+    def level(self) -> float:
+        """The link of the mean response, from one row that stands for all."""
+        found = self.totals
+        offset = found.exposure if self.family.exponential != "odds" else found.offset / found.n
+        given = {} if self.trials is None else {"trials": np.array([found.trials])}
+        if self.trials is None and self.family.exponential == "odds":
+            given = {"trials": np.array([float(found.n)])}
+        return self.family.level(np.array([found.y]), np.array([offset]), given)
+
+    @property
+    def log_volume(self) -> float:
+        """Nothing: the response has its own density."""
+        return 0.0
+
+    def term_rows(self, t: int) -> TermRows:
+        """One row that stands for none, and measures of all."""
+        R = np.ones((1, len(self.terms[t].coefficients)))
+        return TermRows(np.zeros(1, dtype=np.int64), R, self.measured.R[t])
+
+
+def can_scatter(design: Design) -> bool:
+    """Whether a design has sums that can be made level by level: one factor with one effect or two."""
+    effects = sum(len(term.coefficients) for term in design.terms)
+    return len(design.factors) == 1 and effects in (1, 2)
+
+
+def total_part(rows: Arrays) -> Totals:
+    """The totals of a partition."""
+    n = len(rows.y)
+    offset = np.zeros(n) if rows.offset is None else rows.offset
+    trials = n if rows.trials is None else rows.trials.sum()
+    exposure = float(logsumexp(offset)) if n else -np.inf
+    return Totals(n, float(rows.y.sum()), float(trials), float(offset.sum()), exposure)
+
+
+def join_totals(parts: Sequence[Totals]) -> Totals:
+    """The totals of all."""
+    n, y, trials, offset, _ = (sum(column) for column in zip(*parts, strict=True))
+    exposure = float(logsumexp([part.exposure for part in parts]))
+    return Totals(int(n), float(y), float(trials), float(offset), exposure)
+
+
+def root_part(standard: Standardisation, rows: Arrays) -> np.ndarray:
+    """The triangle of standardised X."""
+    p = rows.X.shape[1]
+    return triangle(standard.inward(rows.X), np.zeros(p), np.ones(p))
+
+
+def join_roots(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The triangle of all rows."""
+    p = parts[0].shape[1]
+    return triangle(np.concatenate(parts), np.zeros(p), np.ones(p))
+
+
+def scatter(
+    design: ScatteredDesign,
+    rows: Regression,
+    terms: Sequence[Summed],
+    standard: Standardisation,
+) -> Scattered:
+    """The sums of a design's rows, where they are; rows and terms have its priors."""
+    make = functools.partial(sums_of, rows, tuple(terms), standard)
+    parts = design.arrays.prepared(make)
+    none = _class_of(terms)(rows, terms)
+
+    def bring(levels: np.ndarray) -> Factor:
+        found = design.arrays.map(functools.partial(_taken, levels))
+        there = [part for part in found if len(part.y)]
+        count = sum(len(part.y) for part in there)
+        if count > ASKED:
+            raise InvalidData(
+                f"The levels asked for have {count:,} rows, more than the {ASKED:,} that are brought "
+                "together; ask for fewer levels at a time.",
+                rows=count,
+            )
+        made = make(_joined(there)) if there else None
+        return none if made is None else made
+
+    return Scattered(none, parts, bring)
+
+
+def sums_of(
+    rows: Regression, terms: Sequence[Summed], standard: Standardisation, part: Arrays
+) -> Factor | None:
+    """The sums of one partition's levels; None without rows."""
+    n = len(part.y)
+    if not n:
+        return None
+    columns = (part.y,) if part.trials is None else (part.y, part.trials)
+    offset = np.zeros(n) if part.offset is None else part.offset
+    here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
+    codes = part.codes[0].astype(np.int64)
+    own = [replace(term, codes=codes, R=R) for term, R in zip(terms, part.R, strict=True)]
+    return _class_of(terms)(here, own)
+
+
+def _class_of(terms: Sequence[Summed]) -> Any:
+    def one(rows: Regression, own: Sequence[Summed]) -> Levels:
+        return Levels(rows, own[0])
+
+    return one if sum(term.q for term in terms) == 1 else Slopes
+
+
+def _taken(levels: np.ndarray, _: int, part: Arrays) -> Arrays:
+    """The rows of some levels."""
+    at = np.flatnonzero(np.isin(part.codes[0], levels))
+    return Arrays(
+        part.y[at],
+        None if part.trials is None else part.trials[at],
+        None if part.offset is None else part.offset[at],
+        part.X[at],
+        [R[at] for R in part.R],
+        part.codes[:, at],
+    )
+
+
+def _joined(parts: Sequence[Arrays]) -> Arrays:
+    first = parts[0]
+    return Arrays(
+        np.concatenate([part.y for part in parts]),
+        None
+        if first.trials is None
+        else np.concatenate([part.trials for part in parts if part.trials is not None]),
+        None
+        if first.offset is None
+        else np.concatenate([part.offset for part in parts if part.offset is not None]),
+        np.concatenate([part.X for part in parts]),
+        [np.concatenate([part.R[t] for part in parts]) for t in range(len(first.R))],
+        np.concatenate([part.codes for part in parts], axis=1),
+    )
+
+
+def is_countable(family: Likelihood) -> bool:
+    """Whether totals tell the level of the response: counts, zeros and ones."""
+    return bool(Density(family).exponential) and family.intercept
