@@ -32,6 +32,10 @@ NODE_ERROR = (
 )
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
+_LOOKS, _WORST = (
+    3,
+    4,
+)  # times that nodes are chosen, and the worst of those draws that they must suit then
 
 
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
@@ -144,17 +148,25 @@ def integrate_path(
             kept = None
         return np.where(beyond, -np.inf, value)
 
-    weighted = integrate(
-        target,
-        proposal,
-        lambda x, w: fit_blocks(x, w, p),
-        wanted,
-        seed,
-        progress,
-        uncertain(lambda x: _in_sds(path.natural(x), log)),
-    )
-    natural = path.natural(weighted.x)
-    checked = inside.error(natural[resampled(weighted.weights, _CHECKED)])
+    for looks in range(_LOOKS):
+        weighted = integrate(
+            target,
+            proposal,
+            lambda x, w: fit_blocks(x, w, p),
+            wanted,
+            seed,
+            progress,
+            uncertain(lambda x: _in_sds(path.natural(x), log)),
+        )
+        natural = path.natural(weighted.x)
+        points = natural[resampled(weighted.weights, _CHECKED)]
+        checked = inside.error(points)
+        if _rms(checked) < NODE_ERROR or looks == _LOOKS - 1:
+            break
+        # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
+        worst = points[np.argsort(-checked)[:_WORST]]
+        inside.choose_nodes(np.concatenate([mode.x[None], worst]))
+        wanted, kept = affordable(wanted, inside.work), []
     if kept is None:
         return Integral(natural, weighted, _rms(checked), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
