@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import lrvb
+from lrvb.engine.objective import Objective
 from lrvb.engine.response import Response
 from lrvb.engine.second_order import SecondOrder, linear
 from lrvb.models import NormalPoisson, RandomSlope
@@ -107,7 +108,7 @@ def time_mixture() -> None:
 
 
 def time_second_order() -> None:
-    """The second order in units of one curvature of all rows."""
+    """The second order in units of one evaluation of the objective, its gradient and curvature."""
     X, labels = mixture()
     fits = {
         "normal-Poisson, 500 rows": lrvb.infer(NormalPoisson(), counts(), certify=False),
@@ -121,7 +122,8 @@ def in_curvatures(what: str, response: Response) -> None:
     """One line: what all means and one sd cost."""
     rows = response.fit.bound()
     assert rows is not None
-    one, _ = seconds(lambda: rows.evaluate(response.m, 2))
+    objective = Objective(response.fit.problem, rows)
+    one, _ = seconds(lambda: objective.at(response.eta))
     means, shift = seconds(lambda: SecondOrder(response).shift)
     d = linear(np.eye(len(response.m))[0])
     sd, _ = seconds(lambda: SecondOrder(response, None, shift).variance(d))

@@ -43,6 +43,10 @@ class CoincidentComponents(LrvbError, UserWarning):
     """Two components of a mixture have the same posterior; a warning, the result is returned."""
 
 
+class EmptyComponent(LrvbError, UserWarning):
+    """A component of a mixture holds no rows, so that its posterior is its prior; a warning."""
+
+
 class CollinearColumns(LrvbError, UserWarning):
     """The columns of a mixture do not vary in every direction; a warning, the result is returned."""
 

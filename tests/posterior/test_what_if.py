@@ -225,6 +225,15 @@ def test_leave_one_out_against_exact_densities():
     assert "every k_hat is at most 0.7" in repr(table)
 
 
+def test_densities_of_a_mixture_are_of_the_users_rows():
+    """log p(x) = log p(x′) − Σ log scale: below the log likelihood of the same rows by about p_loo."""
+    X = overlapping()[0] * [30.0, 0.2] + [5.0, -1.0]
+    model = lrvb.GaussianMixture(2, random_state=0).fit(X)
+    table = model.loo()
+    gap = model.score_samples(X).sum() - table.attrs["elpd_loo"]
+    assert 0 < gap < 2 * table.attrs["p_loo"]
+
+
 def test_a_mixture_answers_too():
     """In the user's units, by the names of its own arguments, against a refit of everything."""
     X = overlapping()[0] * [3.0, 0.2] + [5.0, -1.0]

@@ -14,6 +14,7 @@ from .answering import PriorQuestions, RowQuestions, answers_rows
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .what_if import (
     DIFFERENT,
+    RELIABLE,
     TELLING,
     beside,
     influence_table,
@@ -150,6 +151,8 @@ def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) 
     quantity = table.loc[[label]].abs().max(axis=0).idxmax()
     what = "row" if codes is None else "level"
     said = f"without {what} {label} the mean of {quantity} moves by {worst.max():.2g} sds"
+    if unknown := table.attrs.get("n_bad", 0):
+        said += f" (of {unknown} it is not known well: their weights have k_hat above {RELIABLE:g})"
     count = int((worst > INFLUENTIAL).sum())
     if count:
         return Finding(

@@ -42,6 +42,8 @@ def loo_table(
     visit = functools.partial(_of_rows, np.ascontiguousarray(points), log_weights)
     parts = list(map_parts(fit, visit))
     found = LeftOut(*(np.concatenate(part) for part in zip(*(p.found for p in parts), strict=True)))
+    volume = sensitivity.volume
+    found = found._replace(elpd=found.elpd + volume, full=found.full + volume)
     weights = np.concatenate([part.weights for part in parts])
     return _table(found, sensitivity.labels, source, weights)
 

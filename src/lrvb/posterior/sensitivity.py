@@ -101,12 +101,16 @@ def _rows_of(which: Iterable[int], codes: np.ndarray | None) -> list[np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Answers from the engine's response for the coordinates of the estimate, T = M T′ + c."""
+    """Answers from the engine's response for the coordinates of the estimate, T = M T′ + c.
+
+    log p of a row of the user's is that of the engine's row plus `volume`, log |∂x′/∂x|.
+    """
 
     response: Response
     estimate: Estimate
     units: Units | None = None
     hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
+    volume: float = 0.0
     verifies: str = "a refit"
 
     @property

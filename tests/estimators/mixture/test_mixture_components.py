@@ -40,11 +40,13 @@ def assert_sound(ours):
 def test_a_component_without_rows_has_its_prior():
     """K = 6 on two clear clusters, few components wanted: four of them are their priors."""
     X = apart()
-    ours = mixture(6, weight_concentration_prior=0.01).fit(X)
+    with pytest.warns(lrvb.EmptyComponent, match=r"Components .* of 6 hold no rows") as told:
+        ours = mixture(6, weight_concentration_prior=0.01).fit(X)
     assert_sound(ours)
     assert_allclose(np.sort(ours.weights_)[-2:], 0.5, atol=1e-3)
     empty = ours.weights_ < 1e-3
     assert empty.sum() == 4
+    assert told[0].message.components == np.flatnonzero(empty).tolist()
     assert_allclose(ours.weight_concentration_[empty], 0.01, rtol=1e-3)
     assert_allclose(ours.degrees_of_freedom_[empty], 4, rtol=1e-3)
     assert_allclose(ours.means_[empty], np.repeat([X.mean(axis=0)], 4, axis=0), atol=0.05)
@@ -72,7 +74,8 @@ def test_more_components_than_clusters_are_sound_or_named():
 
 def test_an_empty_start_keeps_the_prior_and_the_others_answer():
     X = one_cluster()
-    ours = mixture(init=ALL_IN_ONE).fit(X)
+    with pytest.warns(lrvb.EmptyComponent, match="Component 1 of 2 holds no rows"):
+        ours = mixture(init=ALL_IN_ONE).fit(X)
     assert_sound(ours)
     alone = mixture(1).fit(X)
     assert_allclose(ours.weight_concentration_, [305, 5], rtol=1e-6)

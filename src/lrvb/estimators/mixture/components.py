@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from ...engine.fitting import Fit
-from ...errors import CoincidentComponents, InvalidModel
+from ...errors import CoincidentComponents, EmptyComponent, InvalidModel
 from .priors import MixturePriors
 
 
@@ -70,6 +71,28 @@ def failure(fit: Fit, priors: MixturePriors) -> InvalidModel | None:
             rows=float(rows[k]),
         )
     return None
+
+
+def tell(params: dict[str, dict[str, Any]], priors: MixturePriors, stacklevel: int) -> None:
+    """Warn of components that coincide, and of those that hold no rows."""
+    pairs = coinciding(params, priors)
+    if pairs:
+        warnings.warn(coincidence(pairs), stacklevel=stacklevel + 1)
+    rows = params["Lambda"]["dof"] - priors.dof
+    empty = np.flatnonzero(rows <= 0.5)
+    if len(empty):
+        who = "Component " if len(empty) == 1 else "Components "
+        held = "holds" if len(empty) == 1 else "hold"
+        warnings.warn(
+            EmptyComponent(
+                f"{who}{', '.join(map(str, empty))} of {len(rows)} {held} no rows: what is said of it is the "
+                "prior, and the others explain the data without it. Try fewer components, or another init "
+                "or a larger n_init if you expect as many.",
+                components=empty.tolist(),
+                rows=rows[empty].tolist(),
+            ),
+            stacklevel=stacklevel + 1,
+        )
 
 
 def coinciding(params: dict[str, dict[str, Any]], priors: MixturePriors) -> list[tuple[int, int]]:

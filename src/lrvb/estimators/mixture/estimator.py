@@ -30,7 +30,7 @@ from ...posterior.sensitivity import Sensitivity
 from ...posterior.units import Units, in_units
 from ...statement.meanfield import MeanField
 from ..unfitted import Unfitted
-from .components import coincidence, coinciding, failure, in_order
+from .components import failure, in_order, tell
 from .functions import ComponentFunctions
 from .hyperparameters import prior_numbers
 from .matrix import checked_matrix, generator
@@ -187,9 +187,7 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
         best = self._best_fit(NormalMixture(K, *priors), rows, scaling, priors)
         if isinstance(self.init, str):
             best = in_order(best)
-        pairs = coinciding(best.params(), priors)
-        if pairs:
-            warnings.warn(coincidence(pairs), stacklevel=2)
+        tell(best.params(), priors, stacklevel=2)
         total = float(len(Z) if weights is None else weights.sum())
         self._finish(best, scaling, total, observed={"x": X})
         self.posterior_.settle(self.certify, progress=bool(self.verbose))
@@ -209,9 +207,7 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
         """The same for rows in parts."""
         self.__dict__.pop("feature_names_in_", None)
         best, priors, scaling, total = fit_parts(self, parts, K, weighted)
-        pairs = coinciding(best.params(), priors)
-        if pairs:
-            warnings.warn(coincidence(pairs), stacklevel=3)
+        tell(best.params(), priors, stacklevel=3)
         self._finish(best, scaling, total)
 
     def _best_fit(
@@ -298,7 +294,11 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
             second_order=functools.partial(refine, response, units=units, shift=-shift),
             certifier=Certifier(response, estimate, units, -shift),
             sensitivity=Sensitivity(
-                response, estimate, units, functools.partial(prior_numbers, self, scaling)
+                response,
+                estimate,
+                units,
+                functools.partial(prior_numbers, self, scaling),
+                volume=-float(np.log(scaling.scale).sum()),
             ),
         )
         self.means_ = params["mu"]["loc"]

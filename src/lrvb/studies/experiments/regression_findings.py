@@ -168,7 +168,7 @@ def certified(tables: Tables, comparison: Comparison) -> str:
     found = getattr(error(tables, "certified", name, comparison.judged, "matched"), statistic)
     return (
         f" Certified by draws of the exact density it is {found:.4f}; the draws' k-hat is "
-        f"{k_hat.median():.2f} in the median and {k_hat.max():.2f} at most (below 0.7 averages can be "
+        f"{k_hat.median():.2f} in the median and {k_hat.max():.2f} at most (below 0.6 averages can be "
         f"believed), and the verdicts are {shares}."
     )
 

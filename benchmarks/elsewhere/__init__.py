@@ -1,0 +1,1 @@
+"""Models with their exact posteriors, stated in NumPy alone."""
