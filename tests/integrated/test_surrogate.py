@@ -61,3 +61,16 @@ def test_a_kink_is_refused():
 
     with pytest.raises(NotSmooth, match="A cubic through"):
         learnt(log_density)
+
+
+def test_a_cubic_does_not_rise_where_nothing_was_seen():
+    """x³ outgrows −x²/2 six sds away, where no draw may be sent."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, 2))
+
+    def log_density(x):
+        return -(x**2).sum(1) / 2 + 0.2 * x[:, 0] ** 3
+
+    far = Cubic(x, log_density(x))(np.array([[5.0, 0.0], [50.0, 0.0]]))
+    assert far[0] < log_density(x).max() + 1
+    assert far[1] < far[0] - 100

@@ -1,4 +1,4 @@
-"""Zeros and ones with a group for every row: an sd that data hardly bound, where nodes of the mode do not do."""
+"""Zeros and ones with a group for every row: an sd that data hardly bound, far from the mode's nodes."""
 
 from __future__ import annotations
 
