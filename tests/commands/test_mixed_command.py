@@ -52,10 +52,21 @@ def test_everything_is_written(table, tmp_path, capsys):
     pd.testing.assert_frame_equal(levels, model.ranef(), rtol=1e-6)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "1 dropped for missing values" in page
-    assert len(re.findall("<img", page)) == len(list(out.glob("*.png"))) == 6
+    assert len(re.findall("<img", page)) == len(list(out.glob("*.png"))) == 7
     assert not re.search(r"(src|href)=\"http", page)
     posterior = lrvb.load(out / "posterior.npz")
     assert posterior.local("1|g")["mean"].size == 12
+
+
+def test_the_page_of_smooths(table, tmp_path):
+    """A curve for every smooth, and what the columns do to the expected response."""
+    out = tmp_path / "results"
+    options = ["--family", "negbinomial", "--missing", "drop", "--out", str(out)]
+    assert main(["mixed", "count ~ s(x, k=5) + (1|g)", str(table), *options]) == 0
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "What s(x) adds to the linear predictor" in page
+    assert "What each column does to the expected response" in page
+    assert {"smooth-0.png", "comparisons.png"} <= {path.name for path in out.glob("*.png")}
 
 
 def test_it_works_without_options(table, monkeypatch, tmp_path, capsys):

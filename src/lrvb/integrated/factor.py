@@ -39,6 +39,7 @@ _SCANNED = (
     25,
     15,
 )  # nodes an axis of the grids on which windows are found, of one effect and of two
+_FEW = 31  # nodes of derivatives on the way to a mode
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
@@ -341,6 +342,11 @@ class Factor(ABC):
             if self._frame is not None:
                 precision = self._precision(theta[None])[0][0]
                 self._frame = Frame.around(*self._seen(sums), precision, theta.copy())
+                if (
+                    self.q == 1
+                ):  # the value needs all nodes of a wide window, a step of Newton's does not
+                    Z, P = (part[:, :: max(1, self.nodes // _FEW)] for part in (Z, P))
+                    P = P / P.sum(1)[:, None]
         counts, tail = self.groups.counts, theta[p + k :]
         S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
         first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
@@ -394,14 +400,12 @@ class Factor(ABC):
         for i in range(self.q):
             eta = eta + self.R[:, [i]] * Z[of, :, i]
         weight = P[of] * self.groups.counts[of][:, None]
-        for i in range(len(tail)):
-            here = p + k + i
-            slope, mixed, bends = self.rows.dispersion_derivatives(tail, i, columns, eta)
-            S[:, here] = self.groups.sum(slope, axis=0)
-            H[here, :p] = X.T @ (mixed * weight).sum(1)
-            H[:p, here] = H[here, :p]
-            for j, bend in enumerate(bends):
-                H[here, p + k + j] = (bend * weight).sum()
+        found = self.rows.dispersion_derivatives(tail, columns, eta, weight)
+        for i, slope in enumerate(found.first):
+            S[:, p + k + i] = self.groups.sum(slope, axis=0)
+        H[p + k :, :p] = found.mixed @ X
+        H[:p, p + k :] = H[p + k :, :p].T
+        H[p + k :, p + k :] = found.second
 
     # ---- levels -----------------------------------------------------------------------------
 

@@ -68,11 +68,13 @@ class Fixed:
         gradient[:p] = rows.X.T @ score
         H[:p, :p] = -rows.X.T @ (rows.X * information[:, None])
         columns = tuple(column[:, None] for column in rows.columns)
-        for i in range(d - p):
-            slope, mixed, bends = rows.dispersion_derivatives(theta[p:], i, columns, eta[:, None])
-            gradient[p + i] = slope.sum()
-            H[p + i, :p] = H[:p, p + i] = rows.X.T @ mixed[:, 0]
-            H[p + i, p:] = [bend.sum() for bend in bends]
+        if d > p:
+            once = np.ones((len(eta), 1))
+            found = rows.dispersion_derivatives(theta[p:], columns, eta[:, None], once)
+            gradient[p:] = [slope.sum() for slope in found.first]
+            H[p:, :p] = found.mixed @ rows.X
+            H[:p, p:] = H[p:, :p].T
+            H[p:, p:] = found.second
         value = float(self.log_density(theta[None])[0])
         return rows.with_prior(theta, value, gradient, H, self._log_prior)
 

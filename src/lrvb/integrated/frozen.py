@@ -94,8 +94,9 @@ class Frozen:
         """log p(y, θ) at n points (n, d), (n,)."""
         value = self._constant(theta)
         counts, one = self.inside.groups.counts, np.ones(self.K)
-        for at, groups, P in self._run(theta):
-            value[at] += np.log(P @ one) @ counts[groups]
+        with np.errstate(divide="ignore"):  # −∞ where a group's integrand has left its nodes
+            for at, groups, P in self._run(theta):
+                value[at] += np.log(P @ one) @ counts[groups]
         return value
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

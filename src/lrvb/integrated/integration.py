@@ -103,7 +103,8 @@ def integrate_path(
     if isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
             return integrate_many(Together(inside), inside, theta, longest, seed, progress)
-        except NotSmooth:
+        except NotSmooth as error:
+            theta = error.evidence.get("mode", theta)
             inside.forget()
     begin(wanted, inside, len(kinds))
 

@@ -178,15 +178,19 @@ def integrate_many(
         nothing = np.empty((len(x), 0))
         return Evaluated(path.log_density(x), nothing, nothing)
 
-    found = learn(
-        evaluate,
-        proposal,
-        len(longest),
-        lambda x, w: fit_blocks(x, w, many.p),
-        Budget(final=4096),
-        seed,
-        progress,
-    )
+    try:
+        found = learn(
+            evaluate,
+            proposal,
+            len(longest),
+            lambda x, w: fit_blocks(x, w, many.p),
+            Budget(final=4096),
+            seed,
+            progress,
+        )
+    except NotSmooth as failed:
+        failed.evidence["mode"] = mode.x
+        raise
     weighted = found.weighted
     theta = path.natural(weighted.x)
     at = resampled(weighted.weights, _EXACT, seed + 1)
@@ -197,6 +201,7 @@ def integrate_many(
             f"A cubic of the log density is off by {off:.2g} over the posterior, more than the {OFF} "
             "that would do.",
             off=off,
+            mode=mode.x,
         )
     nodes = some.error(theta[at[:_DOUBLED]]).max() / share
     sample = path.natural(found.x)

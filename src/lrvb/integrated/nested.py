@@ -173,13 +173,13 @@ class Nested:
             S[:, j] = np.add.reduceat(X[:, [j]] * score, self.starts, axis=0)
         H = np.zeros((d, d))
         H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
-        for i in range(k):
-            first, mixed, second = self.rows.dispersion_derivatives(theta[p + 2 :], i, columns, eta)
-            S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
-            H[p + 2 + i, :p] = X.T @ (mixed * weight).sum(1)
-            H[:p, p + 2 + i] = H[p + 2 + i, :p]
-            for j in range(k):
-                H[p + 2 + i, p + 2 + j] = (second[j] * weight).sum()
+        if k:
+            found = self.rows.dispersion_derivatives(theta[p + 2 :], columns, eta, weight)
+            for i, first in enumerate(found.first):
+                S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
+            H[p + 2 :, :p] = found.mixed @ X
+            H[:p, p + 2 :] = H[p + 2 :, :p].T
+            H[p + 2 :, p + 2 :] = found.second
         of_o = (o / sd_o) ** 2 - 1
         K1 = K * gap
         # second moments within inner levels

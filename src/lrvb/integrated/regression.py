@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,17 @@ from .mode import differenced
 from .penalties import Penalty
 
 _STEP = 1e-4  # of differences of scores in the dispersions; ten times as much for those of log p
+
+
+class Dispersed(NamedTuple):
+    """Derivatives in the coordinates of k dispersions.
+
+    first (N, Q), of each; mixed (k, N), with η, and second (k, k), summed with weights over nodes and rows.
+    """
+
+    first: list[np.ndarray]
+    mixed: np.ndarray
+    second: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,38 +131,42 @@ class Regression:
         return values_at(self.likelihood.dispersions, theta)
 
     def dispersion_derivatives(
-        self, tail: np.ndarray, i: int, columns: Columns, eta: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Derivatives of rows' log densities in the dispersions' i-th coordinate, by differences.
+        self, tail: np.ndarray, columns: Columns, eta: np.ndarray, weight: np.ndarray
+    ) -> Dispersed:
+        """Derivatives of rows' log densities in the dispersions' k coordinates, by differences.
 
-        The first; the mixed one with η; the second ones with each coordinate. tail (k,) is the
-        dispersions' part of θ; columns (N, 1) and eta (N, Q), as are the results.
+        tail (k,) is the dispersions' part of θ; columns (N, 1); eta and weight (N, Q).
         """
         k, h = len(tail), _STEP
-        E = np.eye(k)
         wide = 10 * h
+        E = np.eye(k)
 
-        def moved(move: np.ndarray) -> list[np.ndarray]:
-            return lifted(self.phi((tail + move)[None]), 1)
+        def at(move: np.ndarray) -> np.ndarray:
+            phi = lifted(self.phi((tail + wide * move)[None]), 1)
+            found: np.ndarray = self.likelihood.log_p(columns, eta, phi)
+            return found
 
-        log_p, derivatives = self.likelihood.log_p, self.likelihood.derivatives
-        up, down = (log_p(columns, eta, moved(side * wide * E[i])) for side in (1, -1))
-        score_up, score_down = (
-            derivatives(columns, eta, moved(side * h * E[i]))[0] for side in (1, -1)
-        )
-        second = []
-        for j in range(k):
-            if j == i:
-                middle = log_p(columns, eta, moved(0 * E[i]))
-                second.append((up - 2 * middle + down) / wide**2)
-                continue
-            corners = [
-                a * b * log_p(columns, eta, moved(wide * (a * E[i] + b * E[j])))
-                for a in (1, -1)
-                for b in (1, -1)
-            ]
-            second.append(np.sum(corners, axis=0) / (4 * wide**2))
-        return (up - down) / (2 * wide), (score_up - score_down) / (2 * h), second
+        def total(values: np.ndarray) -> float:
+            return float(np.vdot(np.broadcast_to(values, weight.shape), weight))
+
+        def score(move: np.ndarray) -> np.ndarray:
+            phi = lifted(self.phi((tail + h * move)[None]), 1)
+            found: np.ndarray = self.likelihood.derivatives(columns, eta, phi)[0]
+            return found
+
+        middle, first, mixed = total(at(0 * tail)), [], np.empty((k, len(eta)))
+        sides, second = np.empty(k), np.empty((k, k))
+        for i in range(k):
+            up, down = at(E[i]), at(-E[i])
+            first.append((up - down) / (2 * wide))
+            sides[i] = total(up) + total(down)
+            mixed[i] = np.einsum("nq,nq->n", score(E[i]) - score(-E[i]), weight) / (2 * h)
+            second[i, i] = (sides[i] - 2 * middle) / wide**2
+            for j in range(i):
+                both = total(at(E[i] + E[j])) + total(at(-E[i] - E[j]))
+                bend = (both - sides[i] - sides[j] + 2 * middle) / (2 * wide**2)
+                second[i, j] = second[j, i] = bend
+        return Dispersed(first, mixed, second)
 
     def with_prior(
         self,

@@ -25,8 +25,8 @@ K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS = 4
-_EDGE = 4.0  # sds beyond the typical radius √d from which the cubic goes on as a normal density
-_HIGHEST = 0.5  # of the cubic above the highest value seen: points need not have met the mode
+_EDGE = 5.0  # sds from the middle beyond which the cubic goes on as a normal density
+_DIRECTIONS = 256  # in which it must fall
 _FLOOR = 1e-3  # least weight of a point in the fit
 
 
@@ -44,10 +44,7 @@ class Learnt(NamedTuple):
 
 
 class Cubic:
-    """All monomials of degree three and less in standardised coordinates, by weighted least squares.
-
-    It never rises far above the highest value seen: a cubic does somewhere, and draws would all go there.
-    """
+    """All monomials of degree three and less in standardised coordinates, by weighted least squares."""
 
     def __init__(self, x: np.ndarray, value: np.ndarray):
         weight = np.exp((value - value.max()) / 2) + _FLOOR
@@ -70,10 +67,26 @@ class Cubic:
         """At n points (n, d), (n,)."""
         e = self._standard(x)
         radius = np.sqrt((e**2).sum(1))
-        edge = np.sqrt(x.shape[1]) + _EDGE
+        edge = _EDGE * np.sqrt(x.shape[1])
         inner = e * np.minimum(1.0, edge / np.maximum(radius, 1e-300))[:, None]
         beyond = np.maximum(radius**2 - edge**2, 0.0) / 2
-        return self.top + np.minimum(self._features(inner) @ self.coefficients, _HIGHEST) - beyond
+        return self.top + self._features(inner) @ self.coefficients - beyond
+
+    def falls(self) -> bool:
+        """Whether it is below its height at the middle on spheres, half way to the edge and there.
+
+        Beyond the edge it goes on as a normal density does: what does not fall on the way has no finite
+        middle to draw from.
+        """
+        d = len(self.mean)
+        directions = np.random.default_rng(0).standard_normal((_DIRECTIONS, d))
+        directions /= np.sqrt((directions**2).sum(1))[:, None]
+        middle = float(self._features(np.zeros((1, d)))[0] @ self.coefficients)
+        edge = _EDGE * np.sqrt(d)
+        return all(
+            bool((self._features(share * edge * directions) @ self.coefficients < middle - 1).all())
+            for share in (0.5, 1.0)
+        )
 
     def _standard(self, x: np.ndarray) -> np.ndarray:
         return np.linalg.solve(self.root, (x - self.mean).T).T
@@ -98,14 +111,16 @@ def learn(
     progress: Callable[[int, int], None] | None = None,
 ) -> Learnt:
     """Draws of exp(log density)/Z, of which `evaluate` gives exact values; `NotSmooth` if none will do."""
-    m = points_needed(d)
+    m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
-    found, off = evaluate(x), np.inf
+    found = evaluate(x)
     for round_ in range(_ROUNDS):
         finite = np.isfinite(found.value)
         if finite.sum() < m / 2:
             break
         cubic = Cubic(x[finite], found.value[finite])
+        if not cubic.falls():
+            break
         weighted = integrate(cubic, start, refit, budget, seed)
         at = resampled(weighted.weights, CHECKED, seed + round_)
         checked = evaluate(weighted.x[at])

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincinv, expit, gammaln, logit, psi, zeta
+from scipy.special import betainc, betaincinv, expit, gammaln, logit, psi
 
 from ..numerics.functions import NUMPY
+from ..numerics.gamma import trigamma_above_one
 from .base import Likelihood, Refuse, require_varying
-from .dispersion import Dispersion
+from .dispersion import Dispersion, Positive
 from .gamma import precision_prior
 from .given import NOTHING, Given
 from .links import LOGIT
@@ -22,6 +23,12 @@ class Beta(Likelihood):
     name, link, concave = "beta", LOGIT, False
     cost = 2.0
     dispersions = (Dispersion("phi", precision_prior),)
+
+    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+        """Phi is looked for near μ(1 − μ)/Var y − 1 of all rows together."""
+        mean, variance = float(y.mean()), float(y.var())
+        first = max(mean * (1 - mean) / variance - 1, 0.1) if variance > 0 else 1.0
+        return (Dispersion("phi", precision_prior, Positive(first=first)),)
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """log Γ(φ)/(Γ(a)Γ(b)) + (a − 1) log y + (b − 1) log(1 − y), a = μφ and b = (1 − μ)φ."""
@@ -55,7 +62,8 @@ class Beta(Likelihood):
         up, down = expit(eta), expit(-eta)
         a, b, d = phi * up, phi * down, phi * up * down
         score = d * (logit(y) - psi(a + 1.0) + psi(b + 1.0)) + (down - up)
-        bend = d**2 * (zeta(2, a + 1.0) + zeta(2, b + 1.0)) + (down**2 + up**2)
+        bend = d**2 * (trigamma_above_one(a + 1.0) + trigamma_above_one(b + 1.0))
+        bend = bend + (down**2 + up**2)
         return score, bend + (up - down) * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:

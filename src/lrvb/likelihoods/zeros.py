@@ -74,6 +74,7 @@ class _Zeros(Likelihood):
     """What zero-inflated counts and hurdles have in common."""
 
     link, discrete = LOG, True
+    cost = 2.0
     base: ClassVar[Poisson | NegativeBinomial]
     #: the name of the probability
     zero: ClassVar[str]
@@ -301,6 +302,7 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
     """y = 0 with probability zi, and else negative binomial with mean exp η and `shape`."""
 
     name, base = "zero_inflated_negbinomial", NEGATIVE_BINOMIAL
+    cost = 4.0
     dispersions = (*NEGATIVE_BINOMIAL.dispersions, _ZI)
 
 
@@ -315,6 +317,7 @@ class HurdleNegativeBinomial(_Hurdle):
     """y = 0 with probability hurdle, and else negative binomial given y > 0."""
 
     name, base, concave = "hurdle_negbinomial", NEGATIVE_BINOMIAL, False
+    cost = 4.0
     dispersions = (*NEGATIVE_BINOMIAL.dispersions, _HURDLE)
 
 

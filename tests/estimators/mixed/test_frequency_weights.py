@@ -54,6 +54,20 @@ def test_a_weighted_fit_is_that_of_the_repeated_rows(name):
     )
 
 
+@pytest.mark.parametrize("name", [name for name, (*_, how) in FITS.items() if how == "blocked"])
+def test_averages_count_rows_by_their_weights(name):
+    """The same draws, averaged over weighted and over repeated rows."""
+    one, other = pair(name)
+    for ask in (
+        lambda m: m.predictions(by=True, n=50),
+        lambda m: m.comparisons({"x": "iqr"}, by=True, n=50),
+        lambda m: m.slopes("x", by=True, n=50),
+        lambda m: m.r2(),
+    ):
+        a, b = (ask(m).select_dtypes("number") for m in (one, other))
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_rows_of_weight_zero_are_left_out():
     """Neither counted nor predicted, nor are levels that only they have."""
     one, _ = pair("poisson")

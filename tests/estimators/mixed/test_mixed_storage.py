@@ -100,6 +100,27 @@ def test_draws_and_marginal_effects_after_loading(pair):
         loaded.residuals()
     with pytest.raises(InvalidData, match="no column 'x'"):
         loaded.predict(DATA.iloc[:2].drop(columns="x"))
+    if model.factorization == "blocked":
+        with pytest.raises(InvalidData, match="read from a file"):
+            loaded.loo()
+
+
+def test_ordered_categories_after_loading(tmp_path):
+    """Thresholds, labels and the missing intercept are in the file; probabilities within draws' errors."""
+    rating = pd.Categorical.from_codes(
+        np.digitize(DATA["y"], [0.5, 1.5]), ["low", "mid", "high"], ordered=True
+    )
+    data = DATA.assign(rating=rating)
+    model = lrvb.MixedModel("rating ~ x + arm + (1|g)", "cumulative").fit(data)
+    loaded = lrvb.load(model.save(tmp_path / "ordinal.npz"))
+    assert_allclose(loaded.summary()["mean"], model.summary()["mean"], rtol=1e-9)
+    exact, found = (m.predict(data.iloc[:6], kind="probability") for m in (model, loaded))
+    assert list(found) == list(exact) == ["low", "mid", "high"]
+    assert_allclose(found.sum(axis=1), 1)
+    assert_allclose(found, exact, atol=5 * 0.5 / np.sqrt(2000))
+    for how in ({"scale": "link"}, {"kind": "response"}, {"groups": "none"}):
+        exact, found = (m.predict(data.iloc[:6], **how) for m in (model, loaded))
+        assert (abs(found["mean"] - exact["mean"]) < 0.15 * exact["sd"]).all()
 
 
 def test_a_file_has_no_rows_and_no_pickle(pair):

@@ -98,12 +98,47 @@ def test_what_is_no_structure(structures, sentence):
 
 
 def test_where_structures_are_not():
-    """Correlated slopes, variational fits, predictions without the levels."""
+    """Correlated slopes and variational fits."""
     given = {"g": pd.DataFrame(CHAIN, LEVELS, LEVELS)}
     with pytest.raises(lrvb.LrvbError, match="a structure is for one"):
         lrvb.MixedModel("y ~ (x|g)", structures=given).fit(frame())
     with pytest.raises(lrvb.LrvbError, match="has no variational fit"):
         lrvb.MixedModel("y ~ (1|g)", "gaussian", None, "mean_field", structures=given).fit(frame())
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"), [("y ~ x + (1|g)", "gaussian"), ("count ~ x + (1|g)", "poisson")]
+)
+def test_levels_with_a_structure_are_random_effects_after_the_fit(formula, family):
+    """With Q = I every answer is that of plain levels, to Monte Carlo's error of 4000 draws each."""
+    one, other = fitted(formula, family, "identity"), lrvb.MixedModel(formula, family).fit(frame())
+    for ask in ("r2", "icc", "var_corr"):
+        a, b = (getattr(m, ask)().select_dtypes("number") for m in (one, other))
+        assert a.shape == b.shape
+        mean = "sdcor" if ask == "var_corr" else "mean"
+        np.testing.assert_allclose((a[mean] - b[mean]) / b["sd"], 0, atol=0.15)
+    a, b = one.coef().loc[LEVELS], other.coef().loc[LEVELS]
+    assert list(a) == list(b) == ["Intercept", "x"]
+    np.testing.assert_allclose((a - b) / other.coef(what="sd").loc[LEVELS], 0, atol=0.15)
+    assert list(one.vcov()) == ["Intercept", "x"]
+    without = frame()[["x"]].head(5)
+    for groups in ("none", ["1|g"]):
+        rows = without if groups == "none" else frame().head(5)
+        x, y = (m.predict(rows, groups=groups, scale="link") for m in (one, other))
+        np.testing.assert_allclose((x["mean"] - y["mean"]) / y["sd"], 0, atol=0.1)
+        np.testing.assert_allclose(x["sd"], y["sd"], rtol=0.1)
+
+
+def test_new_levels_of_a_structure_are_drawn_from_it():
+    """Replicates with other levels: on the link's scale Var of a level's mean is sd² (Q⁻¹)_kk + noise."""
     model = fitted("y ~ x + (1|g)", "gaussian", "chain")
-    with pytest.raises(lrvb.LrvbError, match="ask for groups='all'"):
-        model.predict(groups="none")
+    data = frame()
+    means = model.simulate(4000, new_levels=True).groupby(data["g"]).mean().loc[LEVELS]
+    draws = model.draws(4000)
+    sd, beta = draws["sd[1|g]"].to_numpy(), draws[["Intercept", "x"]].to_array().to_numpy()
+    rows = data.groupby("g")
+    x = np.column_stack([np.ones(12), rows["x"].mean().loc[LEVELS]])
+    noise = (draws["sd[residual]"].to_numpy() ** 2).mean() / rows.size().loc[LEVELS]
+    spread = (sd**2).mean() * np.diag(np.linalg.inv(CHAIN)) + noise + (x @ beta).var(1)
+    # a variance of 4000 draws with heavy tails of sd²
+    np.testing.assert_allclose(means.var(axis=1), spread, rtol=0.2)

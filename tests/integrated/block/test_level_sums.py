@@ -89,8 +89,8 @@ def test_a_pattern_scales_with_the_levels():
     A = rng.normal(size=(2, 4, 2, 2))
     C, spread = (A @ A.swapaxes(2, 3)) + np.eye(2)
     moved, third, s = rng.normal(size=(4, 2)), rng.normal(size=(4, 2)), 1.7
-    found = Gap(0.0, 0.0, [moved], [spread], [third], [np.zeros(4)], np.zeros(1))
-    pattern = Pattern(found, [C])
+    each, noise = np.zeros(4), np.zeros(16)
+    pattern = Pattern(Gap(0.0, 0.0, [moved], [spread], [third], [each], noise), [C])
     found = pattern.at(0, s**2 * C)
     for part, expected in zip(found, (s * moved, s**2 * spread, s**3 * third), strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-12)

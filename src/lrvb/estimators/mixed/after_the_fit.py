@@ -18,7 +18,13 @@ from .answers.arviz_groups import arviz_groups
 from .answers.joint import DRAWS, Drawable, JointDraws, check_draws, generator, labelled
 from .answers.marginal import Asked, comparisons, predictions
 from .answers.prediction import SCALES, fitted_rows, left_out, tell_of_new_levels
-from .answers.simulated import as_new_levels, check_residuals, replicated, residuals
+from .answers.simulated import (
+    as_new_levels,
+    check_residuals,
+    replicated,
+    residuals,
+    with_new_structures,
+)
 from .answers.variation import coefficients, explained, shares, variances
 from .design.columns import close_to
 from .design.design import Design, NewRows
@@ -91,7 +97,8 @@ class AfterTheFit:
         try:
             return cast("type[MixedModel]", type(self))(**said).fit(found)
         except InvalidData as error:
-            if data is not None or error.evidence.get("column") in (None, *found):
+            there = error.evidence.get("column") in (None, *found)
+            if data is not None or there or found is not self._design().frame:
                 raise
             raise InvalidData(
                 f"{str(error).partition(chr(10))[0]} Only the columns of the old formula are still "
@@ -155,10 +162,10 @@ class AfterTheFit:
         levels' effects anew from their normal too, as if other groups had been observed.
         """
         design, rows = self._design(), fitted_rows(self._design())
+        draws, rng = self._drawn.draw(check_draws(n), seed), _beside(seed)
         if new_levels:
-            rows = as_new_levels(design, rows)
-        draws = self._drawn.draw(check_draws(n), seed)
-        values = replicated(design, draws, rows, _beside(seed))
+            rows, draws = as_new_levels(design, rows), with_new_structures(design, draws, rng)
+        values = replicated(design, draws, rows, rng)
         return pd.DataFrame(
             values.T, index=design.rows, columns=pd.RangeIndex(len(values), name="replicate")
         )
@@ -193,7 +200,7 @@ class AfterTheFit:
 
     def vcov(self) -> pd.DataFrame:
         """The posterior covariance matrix of the fixed effects."""
-        return self._fitted().cov(list(self._design().names))
+        return self._fitted().cov(list(self._design().effects))
 
     def coef(self, group: str | None = None, what: str = "mean", prob: float = 0.94) -> Any:
         """Coefficients of every level, fixed and random effects together, as lme4's `coef`.
@@ -324,16 +331,15 @@ class AfterTheFit:
         """The rows of the fit, or new ones, without the effects that `groups` leaves out."""
         design = self._design()
         out = left_out(design, groups)
-        rows = fitted_rows(design) if new_data is None else design.apply(new_data)
+        spare = out.spare(design)
+        rows = fitted_rows(design) if new_data is None else design.apply(new_data, spare)
         if responses and design.formula.trials is not None and rows.trials is None:
             raise InvalidModel(
                 "A new observation of a binomial response needs its number of trials: add "
                 f"'{design.formula.trials}' to new_data."
             )
-        R = [np.where(gone, 0.0, part) for part, gone in zip(rows.R, out, strict=True)]
-        kept = {t.factor for t, gone in zip(design.terms, out, strict=True) if not gone.all()}
-        tell_of_new_levels(design, rows, kept)
-        return rows._replace(R=R)
+        tell_of_new_levels(design, rows, out.kept(design))
+        return out.of(rows)
 
 
 def _beside(seed: Any) -> np.random.Generator:

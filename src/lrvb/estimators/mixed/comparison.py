@@ -12,6 +12,7 @@ from ...posterior.check_up import CheckUp, check_up
 from ...posterior.what_if import grouped
 from .answers.predictive_check import predictive_finding
 from .design.design import Design
+from .design.stored import StoredDesign
 from .integral.certificate import IMPORTANCE, MixedCertificate
 from .integral.influence import MixedSensitivity
 from .partitions.design import PartitionedDesign
@@ -82,6 +83,8 @@ class Predictive:
         found = self._fitted()._sensitivity
         if not isinstance(found, MixedSensitivity):
             if self.certificate_.method == IMPORTANCE:
+                if isinstance(self._design(), StoredDesign):
+                    _ = self._design().y[0]  # rows that a file does not hold say so
                 raise InvalidModel(
                     "The rows of this fit are in parts elsewhere, and rows are left out of those in "
                     "memory. Fit a part of them, or their columns after compute()."

@@ -177,6 +177,25 @@ def test_bad_requests_are_refused(counts, ask, error, match):
         ask(counts[0])
 
 
+def test_numbers_that_are_labels():
+    """A number that the formula groups by, or makes a factor of, is compared level by level."""
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"x": rng.normal(size=90), "g": np.repeat([3, 5, 8], 30)})
+    data["k"] = np.tile([1, 2, 4], 30)
+    data["y"] = data["x"] + data["k"] + data["g"] / 4 + rng.normal(size=90)
+    model = lrvb.MixedModel("y ~ x + factor(k) + (1|g)").fit(data)
+    found = model.comparisons("k", by=True, n=DRAWS)
+    assert list(found["contrast"]) == ["2 - 1", "4 - 1"]
+    exact = model.posterior_.mean(["factor(k)[2]", "factor(k)[4]"])
+    assert (abs(found["mean"] - exact.to_numpy()) < 5 * found["sd"] / np.sqrt(DRAWS)).all()
+    levels = model.comparisons({"g": "pairwise"}, by=True, n=DRAWS)
+    assert list(levels["contrast"]) == ["5 - 3", "8 - 3", "8 - 5"]
+    effects = model.ranef("1|g")["mean"]
+    expected = [effects[b] - effects[a] for a, b in ((3, 5), (3, 8), (5, 8))]
+    assert (abs(levels["mean"] - expected) < 0.1 * levels["sd"]).all()
+    assert list(model.comparisons("x", by=True)["contrast"]) == ["+1"]
+
+
 def test_a_log_normal_mean_has_the_uncertainty_of_its_coefficients():
     """`predict` and draws agree where coefficients are normal given the sds and the link is a logarithm."""
     rng = np.random.default_rng(1)

@@ -53,6 +53,21 @@ def test_all_groups_are_the_default(name, factorization):
     model.predict(new.assign(g="unheard of"), groups="none")  # a warning would be an error here
 
 
+@pytest.mark.parametrize(("name", "factorization"), WAYS)
+def test_columns_of_effects_that_are_left_out_may_be_missing(name, factorization):
+    """As with lme4's re.form = NA: no group, or one that is not known, in the rows of a population."""
+    model, new = fitted(name, factorization), frame().head(5)
+    expected = model.predict(new, groups="none", interval=0.9)
+    for rows in (new.drop(columns="g"), new.assign(g=None)):
+        assert_allclose(model.predict(rows, groups="none", interval=0.9), expected, rtol=1e-12)
+        by = model.predictions(rows, by=True, groups="none", n=50)
+        assert_allclose(by["mean"], model.predictions(new, by=True, groups="none", n=50)["mean"])
+    drawn = model.posterior_predictive(new.drop(columns="g"), n=20, groups="none")
+    assert drawn.shape == (20, 5)
+    with pytest.raises(lrvb.InvalidData, match="no column 'g'"):
+        model.predict(new.drop(columns="g"))
+
+
 def test_refused():
     model = fitted("yes", "blocked")
     with pytest.raises(lrvb.InvalidModel, match=r"must be 'all', 'none', or some of .* 1\|g"):

@@ -210,6 +210,15 @@ def test_crossed_factors_must_be_named():
     assert len(model.loo(by="h")) == 4
 
 
+def test_robust_sds_by_a_factor_whose_effects_are_drawn_are_refused():
+    """Counts, two crossed factors: the smaller one's effects are drawn, the larger one's summed out."""
+    data = DATA.assign(h=np.tile(list("uvwx"), G))
+    posterior = lrvb.MixedModel("count ~ 1 + (1|g) + (1|h)", "poisson").fit(data).posterior_
+    with pytest.raises(lrvb.InvalidModel, match=r"The effects of 'h' are drawn .* by='g' is"):
+        posterior.sd("Intercept", method="robust", by="h")
+    assert posterior.sd("Intercept", method="robust", by="g").iloc[0] > 0
+
+
 def test_densities_of_a_lognormal_response_are_of_the_response():
     """log p(y) = log p(log y) − log y, row by row: the same draws serve both."""
     data = DATA.assign(positive=np.exp(DATA["y"]))

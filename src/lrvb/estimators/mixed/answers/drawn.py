@@ -12,7 +12,7 @@ from ..design.design import Design, NewRows
 from .effects import LevelEffects, LevelMoments
 from .joint import JointDraws, predictors
 from .marginal import Asked, expected
-from .prediction import LINK, Answer, fitted_rows
+from .prediction import LINK, Answer, Shares, fitted_rows, left_out
 from .simulated import drawn_at, given_at
 
 SEED = 1  # of new levels and new observations: the same question has the same answer
@@ -24,20 +24,31 @@ class DrawnAnswers(NamedTuple):
     design: Design
     draws: JointDraws
 
-    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer:
+    def fitted(self, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """The rows of the fit, which are not here."""
         return self.of(fitted_rows(self.design), given, interval, kind)  # which says so
 
-    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer:
+    def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """Other rows."""
         draws, design = self.draws, self.design
+        if kind == "probability":
+            return self._shares(rows)
         if kind == "response":
             return self._observed(rows, interval)
         scale = "link" if kind == LINK else "response"
-        out = [np.zeros(len(term.coefficients), dtype=bool) for term in design.terms]
-        asked = Asked(out, scale, draws, SEED, 0.5, 0.0)
+        asked = Asked(left_out(design, "all"), scale, draws, SEED, 0.5, 0.0)
         parts = [_summary(values, interval) for _, values in expected(design, asked, rows)]
         return _joined(parts)
+
+    def _shares(self, rows: NewRows) -> Shares:
+        """Of ordered categories the probability of each."""
+        family, draws, rng = self.design.family, self.draws, np.random.default_rng(SEED)
+        given = given_at(draws, None)
+        parts = [
+            family.probabilities(eta, np.zeros_like(eta), given).mean(1).T
+            for _, _, eta in predictors(self.design, draws, rows, rng)
+        ]
+        return Shares(np.concatenate(parts), self.design.categories)
 
     def _observed(self, rows: NewRows, interval: float | None) -> Answer:
         """New observations: moments by the laws of total expectation and variance, ends by draws."""

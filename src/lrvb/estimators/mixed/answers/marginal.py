@@ -6,6 +6,7 @@ rows where asked, and only then summarised over the draws.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,20 +18,25 @@ from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Given
 from ..design.columns import close_to, column_names, is_text, read_table
 from ..design.design import FILL_THEM, Design, NewRows
+from ..design.weights import written_out
+from ..text.formula import Formula
+from ..text.scanning import words
 from .joint import JointDraws, predictors
-from .prediction import fitted_rows
+from .prediction import LeftOut, fitted_rows
 from .simulated import given_at
 
 COMPARISONS = ("difference", "ratio", "lnratio", "lift")
 SHORT = ("sd", "2sd", "iqr", "minmax")
 OF_LEVELS = ("reference", "pairwise", "sequential")
+AS_LABELS = re.compile(r"(?<![\w.])(?:factor|C)\s*\(\s*\w+")
+QUOTED = re.compile(r"`[^`]*`")
 STEP = 1e-4  # of a column's range, over which a slope is a difference
 
 
 class Asked(NamedTuple):
     """What all three questions share: groups left out, the scale, draws, their seed, probability."""
 
-    out: list[np.ndarray]
+    out: LeftOut
     scale: str
     draws: JointDraws
     seed: int
@@ -54,8 +60,8 @@ class Source:
     `reference` has the rows of the fit, where they are kept, for a column's range and its levels.
     """
 
-    def __init__(self, design: Design, data: Any, more: list[str]):
-        self.design = design
+    def __init__(self, design: Design, data: Any, more: list[str], out: LeftOut):
+        self.design, self.spare = design, out.spare(design)
         if data is None:
             if not len(design.frame.columns):
                 _ = design.X[0]  # rows that are elsewhere say so
@@ -74,9 +80,14 @@ class Source:
                     f"There is no column '{name}' in {where}{close_to(name, known)}", column=name
                 )
         if data is not None:
-            table = read_table(data, [*design.needed(known), *more], remedy=FILL_THEM)
+            table = read_table(data, [*design.needed(known, self.spare), *more], remedy=FILL_THEM)
             self.frame, self.rows = table.frame, table.rows
         self.reference = design.frame if len(design.frame.columns) else self.frame
+        own = None if data is not None else design.weights
+        #: how often each row counts in an average, (m,)
+        self.counts = np.ones(len(self.frame)) if own is None else own
+        if design.weights is not None and self.reference is design.frame:
+            self.reference = design.frame.iloc[written_out(design.weights)]
 
     def applied(self, column: str | None = None, values: Any = None) -> NewRows:
         """The design of the rows, with one column replaced."""
@@ -84,7 +95,7 @@ class Source:
         if column is not None:
             frame = frame.copy(deep=False)
             frame[column] = _like(frame[column], values)
-        return self.design.apply(frame)._replace(rows=self.rows)
+        return self.design.apply(frame, self.spare)._replace(rows=self.rows)
 
 
 def _like(column: pd.Series, values: Any) -> Any:
@@ -101,7 +112,8 @@ def expected(design: Design, asked: Asked, rows: NewRows) -> Iterator[tuple[slic
     An effect of a new row, as of (1|obs), is noise: it is averaged within the mean and not drawn.
     """
     draws, family, rng = asked.draws, design.family, np.random.default_rng(asked.seed)
-    R = [np.where(gone, 0.0, part) for part, gone in zip(rows.R, asked.out, strict=True)]
+    rows = asked.out.of(rows)
+    R = list(rows.R)
     own = np.zeros((1, len(rows.X)))
     for t, term in enumerate(design.terms):
         if term.factor == design.observation and asked.scale == "response":
@@ -130,7 +142,7 @@ def mean_response(design: Design, eta: np.ndarray, given: Given) -> np.ndarray:
 def predictions(design: Design, asked: Asked, data: Any, by: Any) -> pd.DataFrame:
     """See `MixedModel.predictions`."""
     columns = _by(by)
-    source = Source(design, data, columns)
+    source = Source(design, data, columns, asked.out)
     rows = source.applied() if data is not None else fitted_rows(design)
     groups = Groups(source, by, columns, asked.prob)
     for here, mean in expected(design, asked, rows):
@@ -154,7 +166,7 @@ def comparisons(
         )
     known = [str(n) for n in design.frame.columns] or ([] if data is None else column_names(data))
     wanted, columns = _variables(design, variables, known), _by(by)
-    source = Source(design, data, [*wanted, *columns])
+    source = Source(design, data, [*wanted, *columns], asked.out)
     parts = []
     for name, values in wanted.items():
         for contrast in contrasts(source, name, values, slopes):
@@ -203,13 +215,14 @@ class Groups:
         self.rows, self.one_by_one, self.columns = source.rows, by is None, columns
         self.ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
         self.tables: list[pd.DataFrame] = []
+        self.counts = source.counts
         self.code, self.keys = np.zeros(len(source.frame), dtype=int), [()]
         if columns:
             grouped = source.frame.groupby(columns, sort=True, observed=True)
             self.code = grouped.ngroup().to_numpy()
             first = np.unique(self.code, return_index=True)[1]
             self.keys = [tuple(source.frame[name].iloc[i] for name in columns) for i in first]
-        self.count = np.bincount(self.code, minlength=len(self.keys))
+        self.count = np.bincount(self.code, self.counts, minlength=len(self.keys))
         self.sums: np.ndarray | None = None
 
     def add(self, here: slice, values: np.ndarray) -> None:
@@ -221,7 +234,7 @@ class Groups:
         if self.sums is None:
             self.sums = np.zeros((len(values), len(self.keys)))
         for k in np.unique(code):
-            self.sums[:, k] += values[:, code == k].sum(1)
+            self.sums[:, k] += values[:, code == k] @ self.counts[here][code == k]
 
     @property
     def averages(self) -> np.ndarray:
@@ -297,7 +310,8 @@ def _variables(design: Design, variables: Any, columns: list[str]) -> dict[str, 
 def contrasts(source: Source, name: str, asked: Any, slopes: bool) -> list[Contrast]:
     """The comparisons of one column: of numbers a step, of labels the levels."""
     column, own = source.frame[name], source.reference[name]
-    if is_text(column) or isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == bool:
+    labels = is_text(column) or isinstance(column.dtype, pd.CategoricalDtype)
+    if labels or column.dtype == bool or name not in _numbers(source.design.formula):
         return _of_levels(own, name, asked)
     values = column.to_numpy(dtype=float)
     if slopes:
@@ -308,6 +322,15 @@ def contrasts(source: Source, name: str, asked: Any, slopes: bool) -> list[Contr
         seen = np.unique(own.to_numpy(dtype=float))
         asked = (0.0, 1.0) if np.array_equal(seen, [0.0, 1.0]) else 1
     return [_of_number(own.to_numpy(dtype=float), values, name, asked)]
+
+
+def _numbers(formula: Formula) -> set[str]:
+    """Names that the formula computes with; a number that it only groups by is a label."""
+    texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
+    texts += [smooth.argument for smooth in formula.smooths]
+    plain = (AS_LABELS.sub("", text) for text in texts)
+    quoted = {name.strip("`") for text in texts for name in QUOTED.findall(text)}
+    return {word.name for text in plain for word in words(text) if not word.called} | quoted
 
 
 def _of_number(own: np.ndarray, values: np.ndarray, name: str, asked: Any) -> Contrast:

@@ -76,18 +76,42 @@ def check_request(interval: Any, kind: Any, scale: Any, family: Likelihood) -> N
         check_probability("interval", interval)
 
 
-def left_out(design: Design, groups: Any) -> list[np.ndarray]:
-    """Which coefficients of each term, (q,), `groups` leaves out: "all", "none", or those to keep."""
-    if design.structured and not (isinstance(groups, str) and groups == "all"):
-        raise InvalidModel(
-            f"groups={groups!r} would leave out random effects, but those of "
-            f"'{design.structured[0].label}' with its structure cannot be; ask for groups='all'."
-        )
+class LeftOut(NamedTuple):
+    """Random effects that an answer does without: of each term (q,), and columns (p,) of X."""
+
+    effects: list[np.ndarray]
+    columns: np.ndarray
+
+    @property
+    def some(self) -> bool:
+        """Whether there are any."""
+        return bool(self.columns.any()) or any(part.any() for part in self.effects)
+
+    def of(self, rows: NewRows) -> NewRows:
+        """Rows without them: a column of zeros has neither an effect nor a variance."""
+        R = [np.where(gone, 0.0, part) for part, gone in zip(rows.R, self.effects, strict=True)]
+        return rows._replace(R=R, X=np.where(self.columns, 0.0, rows.X))
+
+    def kept(self, design: Design) -> set[int]:
+        """The factors of which something is kept."""
+        pairs = zip(design.terms, self.effects, strict=True)
+        found = {term.factor for term, gone in pairs if not gone.all()}
+        kept = [part for part in design.structured if not self.columns[part.places].all()]
+        return found | {design.place(part.group) for part in kept}
+
+    def spare(self, design: Design) -> set[int]:
+        """The factors of which nothing is kept, so that rows need not name their levels."""
+        return set(range(len(design.factors))) - self.kept(design)
+
+
+def left_out(design: Design, groups: Any) -> LeftOut:
+    """What `groups` leaves out: "all", "none", or the effects to keep."""
     names = [[f"{c}|{term.group}" for c in term.coefficients] for term in design.terms]
-    if isinstance(groups, str) and groups in ("all", "none"):
-        return [np.full(len(effects), groups == "none") for effects in names]
-    asked = [groups] if isinstance(groups, str) else groups
     known = {effect for effects in names for effect in effects}
+    known |= {part.label for part in design.structured}
+    asked = [groups] if isinstance(groups, str) else groups
+    if isinstance(groups, str) and groups in ("all", "none"):
+        asked = sorted(known) if groups == "all" else []
     if not isinstance(asked, Iterable) or not set(map(str, asked := list(asked))) <= known:
         wrong = (
             next((g for g in asked if g not in known), groups) if asked is not groups else groups
@@ -96,7 +120,10 @@ def left_out(design: Design, groups: Any) -> list[np.ndarray]:
             f"groups={wrong!r} must be 'all', 'none', or some of the random effects: "
             f"{', '.join(sorted(known))}."
         )
-    return [np.array([effect not in asked for effect in effects]) for effects in names]
+    columns = np.zeros(len(design.names), dtype=bool)
+    for part in design.structured:
+        columns[part.places] = part.label not in asked
+    return LeftOut([np.array([e not in asked for e in effects]) for effects in names], columns)
 
 
 def predict_rows(
@@ -105,7 +132,7 @@ def predict_rows(
     new_data: Any,
     interval: float | None,
     kind: str,
-    out: list[np.ndarray],
+    out: LeftOut,
 ) -> pd.DataFrame:
     """See `MixedModel.predict`; `model` has been fitted. `out` are the effects to leave out."""
 
@@ -119,15 +146,12 @@ def predict_rows(
             )
         return {} if trials is None else {"trials": trials}
 
-    some = any(part.any() for part in out)
-    if new_data is None and not some:
+    if new_data is None and not out.some:
         found = model._answers.fitted(given_by(design.trials), interval, kind)
         return found.table(design.rows)
-    new = fitted_rows(design) if new_data is None else design.apply(new_data)
-    if some:  # a column of zeros has neither an effect nor a variance
-        new = new._replace(R=[np.where(gone, 0.0, R) for R, gone in zip(new.R, out, strict=True)])
-    kept = {term.factor for term, gone in zip(design.terms, out, strict=True) if not gone.all()}
-    tell_of_new_levels(design, new, kept)
+    new = fitted_rows(design) if new_data is None else design.apply(new_data, out.spare(design))
+    new = out.of(new)
+    tell_of_new_levels(design, new, out.kept(design))
     parts = []
     for start in range(0, len(new.X), CHUNK):
         rows = _slice(new, slice(start, start + CHUNK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,18 @@ def as_new_levels(design: Design, rows: NewRows) -> NewRows:
         written = np.asarray(factor.levels, dtype=object)[np.maximum(codes, 0)]
         labels.append(known if len(known) else written)
     return rows._replace(codes=[np.full(len(rows.X), -1) for _ in rows.codes], labels=labels)
+
+
+def with_new_structures(design: Design, draws: JointDraws, rng: np.random.Generator) -> JointDraws:
+    """The draws with levels that have a structure drawn anew, z ~ N(0, sd² Q⁻¹)."""
+    if not design.structured:
+        return draws
+    beta = draws.beta.copy()
+    for part in design.structured:
+        root = np.linalg.cholesky(np.linalg.inv(part.Q))
+        noise = rng.standard_normal((len(draws), len(part.levels))) @ root.T
+        beta[:, part.places] = draws.values[f"sd[{part.label}]"][:, None] * noise
+    return replace(draws, beta=beta)
 
 
 def given_at(draws: JointDraws, trials: np.ndarray | None) -> Given:

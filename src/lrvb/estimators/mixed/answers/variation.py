@@ -38,7 +38,7 @@ def coefficients(design: Design, draws: JointDraws, group: Any, what: Any, prob:
     """See `MixedModel.coef`."""
     if not isinstance(what, str) or what not in WHAT:
         raise InvalidModel(f"what={what!r} must be one of {', '.join(map(repr, WHAT))}.")
-    names = list(dict.fromkeys(design.factors[term.factor].name for term in design.terms))
+    names = list(dict.fromkeys([*_groups(design), *(part.group for part in design.structured)]))
     if not names:
         raise InvalidModel("The model has no random effects; its coefficients are in summary().")
     if group is None:
@@ -49,15 +49,32 @@ def coefficients(design: Design, draws: JointDraws, group: Any, what: Any, prob:
     return _of_group(design, draws, group, what, prob)
 
 
+def _groups(design: Design) -> list[str]:
+    """The names of all terms' groups."""
+    return [design.factors[term.factor].name for term in design.terms]
+
+
+def _coefficient(label: str) -> str:
+    """What varies by level in "1|g" or "x|g"."""
+    name = label.rpartition("|")[0]
+    return "Intercept" if name == "1" else name
+
+
 def _of_group(
     design: Design, draws: JointDraws, group: str, what: str, prob: float
 ) -> pd.DataFrame:
-    factor = next(f for f in design.factors if f.name == group)
-    levels = len(factor.levels)
+    labels = np.asarray(design.factors[design.place(group)].levels)
+    structured = [part for part in design.structured if part.group == group]
+    if structured:
+        labels = np.asarray(structured[0].levels)
     parts: dict[str, np.ndarray] = {
-        name: np.broadcast_to(draws.beta[:, [j]], (len(draws), levels))
+        name: np.broadcast_to(draws.beta[:, [j]], (len(draws), len(labels)))
         for j, name in enumerate(design.names)
+        if not design.bent[j]
     }
+    for part in structured:
+        name = _coefficient(part.label)
+        parts[name] = parts.get(name, np.zeros(1)) + draws.beta[:, part.places]
     for t, term in enumerate(design.terms):
         if design.factors[term.factor].name != group:
             continue
@@ -71,7 +88,7 @@ def _of_group(
             return np.quantile(values, ends[what], axis=0)
         return values.mean(0) if what == "mean" else values.std(0)
 
-    index = pd.Index(np.asarray(factor.levels), name=group)
+    index = pd.Index(labels, name=group)
     return pd.DataFrame({name: of(values) for name, values in parts.items()}, index=index)
 
 
@@ -93,6 +110,12 @@ def variances(design: Design, draws: JointDraws, prob: float) -> pd.DataFrame:
                 rows.append((term.group, names[i], names[j]))
                 squares.append(float(covariance[:, i, j].mean()))
                 columns.append(covariance[:, i, j] / (sd[:, i] * sd[:, j]))
+    for part in design.structured:
+        sd = draws.values[f"sd[{part.label}]"]
+        name = _coefficient(part.label)
+        rows.append((part.group, "(Intercept)" if name == "Intercept" else name, None))
+        squares.append(float((sd**2).mean()))
+        columns.append(sd)
     if "residual" in draws.noise:
         rows.append(("Residual", "", None))
         squares.append(float((draws.noise["residual"] ** 2).mean()))
@@ -135,27 +158,38 @@ def _parts(
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Variances on the link's scale at every draw: fixed effects', each factor's, and the rest.
 
-    σ²_f is that of Xβ over rows; a term's the mean over rows of rᵀΣr; (1|obs) belongs to the rest.
+    σ²_f is that of Xβ over rows, as often as they count, without levels that have a structure; a term's
+    the mean over rows of rᵀΣr; (1|obs) belongs to the rest.
     """
     some = np.linspace(0, design.n - 1, min(design.n, ROWS)).astype(int)
-    eta = draws.beta @ design.X[some].T
+    w = np.ones(len(some)) if design.weights is None else design.weights[some]
+    w = w / w.sum()
+    fixed = np.ones(len(design.names), dtype=bool)
+    for structured in design.structured:
+        fixed[structured.places] = False
+    eta = draws.beta[:, fixed] @ design.X[np.ix_(some, fixed)].T
     offset = 0.0 if design.offset is None else design.offset[some]
     random: dict[str, np.ndarray] = {}
     own = np.zeros(len(draws))
     for t, (term, covariance) in enumerate(zip(design.terms, draws.covariances, strict=True)):
         R = design.terms[t].R[some]
-        part = np.einsum("nij,ij->n", covariance, R.T @ R / len(some))
+        part = np.einsum("nij,ij->n", covariance, R.T @ (w[:, None] * R))
         if term.factor == design.observation:
             own = own + part
         else:
             name = design.factors[term.factor].name
             random[name] = random.get(name, np.zeros(len(draws))) + part
+    for structured in design.structured:
+        R = design.X[np.ix_(some, structured.places)]
+        size = np.trace(np.linalg.solve(structured.Q, R.T @ (w[:, None] * R)))
+        part = draws.values[f"sd[{structured.label}]"] ** 2 * size
+        random[structured.group] = random.get(structured.group, np.zeros(len(draws))) + part
     between = own + sum(random.values(), np.zeros(len(draws)))
-    center = (eta + offset).mean(1) + (between / 2 if design.family.link.name == "log" else 0.0)
+    center = (eta + offset) @ w + (between / 2 if design.family.link.name == "log" else 0.0)
     trials = None if design.trials is None else np.ones(1)
     given = {key: np.reshape(v, (-1,)) for key, v in given_at(draws, trials).items()}
     rest = own + noise_on_link(design.family, center, given)
-    return eta.var(1), random, rest
+    return (eta - (eta @ w)[:, None]) ** 2 @ w, random, rest
 
 
 def noise_on_link(family: Likelihood, eta: np.ndarray, given: Given) -> np.ndarray:

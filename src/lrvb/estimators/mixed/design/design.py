@@ -203,59 +203,73 @@ class Design:
         """What the family's density needs besides y and η."""
         return {} if self.trials is None else {"trials": self.trials}
 
-    def apply(self, data: Any) -> NewRows:
+    def apply(self, data: Any, spare: Iterable[int] = ()) -> NewRows:
         """The same columns for new rows, with the categories and transforms of these rows.
 
         A category that was not here is an error; a group's level that was not here gets code −1. The
-        column of an effect of each row, (1|obs), may be left out: every row is then a new level.
+        column of an effect of each row, (1|obs), may be left out: every row is then a new level. So may
+        those of the factors `spare`, whose effects nobody asks for.
         """
-        formula = self._without_rows(column_names(data))
-        own = self.functions
-        named = _named(formula, column_names(data), response=False, own=own)
+        known, own = column_names(data), self.functions
+        gone = self._without(known, spare)
+        formula = self._spared(gone)
+        named = _named(formula, known, response=False, own=own)
         table = read_table(data, named, remedy=FILL_THEM)._replace(functions=own)
-        made = {id(source.block): source.block for source in self.sources}
+        there = [term.factor not in gone or term.factor == self.observation for term in self.terms]
+        made = {id(s.block): s.block for s, here in zip(self.sources, there, strict=True) if here}
         blocks = {key: block.apply(table) for key, block in made.items()}
+        structured = [
+            np.zeros((table.n, len(part.levels)))
+            if self.place(part.group) in gone
+            else part.columns(table, _varying(part.source, table))
+            for part in self.structured
+        ]
         return NewRows(
             X=np.column_stack(
                 [
                     self.fixed.apply(table),
                     *new_columns(self.smooths, table),
-                    *(
-                        part.columns(table, _varying(part.source, table))
-                        for part in self.structured
-                    ),
+                    *structured,
                 ]
             ),
             offset=total_of([number.apply(table) for number in self.offsets]),
             R=[
                 np.ascontiguousarray(blocks[id(source.block)][:, list(source.chosen)])
-                for source in self.sources
+                if here
+                else np.zeros((table.n, len(source.chosen)))
+                for source, here in zip(self.sources, there, strict=True)
             ],
             codes=[
-                coder.codes(table)
-                if set(coder.columns) <= set(table.frame)
-                else np.full(table.n, -1, np.int32)
-                for coder in self.coders
+                np.full(table.n, -1, np.int32) if f in gone else coder.codes(table)
+                for f, coder in enumerate(self.coders)
             ],
             labels=[coder.written(table) for coder in self.coders],
             trials=_new_trials(formula, data, own),
             rows=table.rows,
         )
 
-    def needed(self, known: list[str]) -> list[str]:
+    def place(self, group: str) -> int:
+        """The number of the factor with this name."""
+        return next(f for f, factor in enumerate(self.factors) if factor.name == group)
+
+    def needed(self, known: list[str], spare: Iterable[int] = ()) -> list[str]:
         """The columns that `apply` reads of a table with these, and trials where it has them."""
-        formula, own = self._without_rows(known), self.functions
+        formula, own = self._spared(self._without(known, spare)), self.functions
         trials = named_columns(formula.trials, known, own=own) if formula.trials else []
         extra = trials if set(trials) <= set(known) else []
         return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
 
-    def _without_rows(self, known: list[str]) -> Formula:
-        """The formula, without the bars of the rows' own effect where the table has no column for it."""
-        if self.observation is None:
-            return self.formula
-        own = set(self.coders[self.observation].columns)
-        bars = tuple(bar for bar in self.formula.bars if set(bar.columns) != own)
-        return self.formula if own <= set(known) else self.formula._replace(bars=bars)
+    def _without(self, known: list[str], spare: Iterable[int]) -> set[int]:
+        """The factors that are not read: `spare`, and rows' own where the table has no column for it."""
+        own = self.observation
+        lacks = own is not None and not set(self.coders[own].columns) <= set(known)
+        return {*spare, *([own] if own is not None and lacks else [])}
+
+    def _spared(self, gone: set[int]) -> Formula:
+        """The formula without the bars of these factors."""
+        columns = [set(self.coders[f].columns) for f in gone]
+        bars = tuple(bar for bar in self.formula.bars if set(bar.columns) not in columns)
+        return self.formula._replace(bars=bars)
 
 
 def build(

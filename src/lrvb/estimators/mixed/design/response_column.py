@@ -40,6 +40,9 @@ def read_response(
             f"The response prop({name}, {formula.trials}) is for family='binomial', "
             f"not for family='{family.name}'."
         )
+    failures = formula.trials.removeprefix(f"{name} + ")
+    if failures != formula.trials:
+        require_counts(failures, build_number(failures, table)[0], table.error, "failures")
     trials = read_trials(formula, table)
     family.check(y, {"trials": trials}, {"response": name, "trials": formula.trials}, table.error)
     return y, trials

@@ -13,7 +13,7 @@ from ....errors import BeyondTheData, InvalidData
 from ..text.scanning import formula_error
 from ..text.smooths import SmoothText
 from .columns import Table
-from .groups import Coder, read_factor
+from .groups import Coder, Factor, read_factor
 from .model_matrix import Number, build_number
 
 LINEAR = "linear"
@@ -150,7 +150,7 @@ def read_smooths(
         basis = Basis(x, smooth.k)
         levels: list[tuple[Any, int, Coder | None]] = [(None, 0, None)]
         if smooth.by is not None:
-            factor, coder = read_factor(smooth.by, (smooth.by,), table)
+            factor, coder = _by(smooth, table)
             levels = [(level, code, coder) for code, level in enumerate(factor.levels)]
         for level, code, own in levels:
             label = smooth.label if own is None else f"{smooth.label}[{level}]"
@@ -160,6 +160,19 @@ def read_smooths(
             columns.append(made.columns(table))
             first += smooth.k - 1
     return found, columns
+
+
+def _by(smooth: SmoothText, table: Table) -> tuple[Factor, Coder]:
+    """The levels that a smooth has a curve for each of."""
+    assert smooth.by is not None
+    try:
+        return read_factor(smooth.by, (smooth.by,), table)
+    except InvalidData as error:
+        raise InvalidData(
+            f"The column '{smooth.by}' of {smooth.label} holds numbers that are no levels: there is a curve "
+            "for each level of a column, and none that is multiplied by one. Give a column of labels.",
+            column=smooth.by,
+        ) from error
 
 
 def new_columns(smooths: Sequence[Smooth], table: Table) -> list[np.ndarray]:

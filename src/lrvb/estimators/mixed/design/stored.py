@@ -53,7 +53,7 @@ class NotHere:
 
 @dataclass(frozen=True, eq=False)
 class StoredDesign(Design):
-    """A design without rows, of which so many there were; `values` are the response's, where they matter."""
+    """A design without rows, of which so many there were; `values` are a response's of its kind."""
 
     size: int = field(kw_only=True)
     values: np.ndarray = field(kw_only=True, repr=False)
@@ -82,6 +82,7 @@ def describe(design: Design) -> dict[str, Any]:
         "names": list(design.names),
         "n": int(design.n),
         "values": coded(_values(design)),
+        "categories": list(design.categories),
         "dropped": int(design.dropped),
         "observation": design.observation,
         "functions": sorted(design.functions),
@@ -162,22 +163,27 @@ def restore(
         rows=pd.RangeIndex(0),
         dropped=int(found["dropped"]),
         observation=found["observation"],
-        fixed=blocks[0],
+        fixed=blocks[0] if family.intercept else blocks[0].without_intercept(),
         offsets=offsets,
         sources=sources,
         coders=coders,
         functions=functions,
         size=int(found["n"]),
         values=decoded(found["values"]),
+        categories=tuple(map(str, found["categories"])),
         smooths=[restore_smooth(part, table) for part in found["smooths"]],
         structured=[restore_structured(part, blocks) for part in found["structured"]],
     )
 
 
 def _values(design: Design) -> np.ndarray:
-    """The response's different values, where the family's parameters depend on them."""
-    own = type(design.family).dispersions_of is not Likelihood.dispersions_of
-    return np.unique(design.y) if own else np.zeros(0)
+    """Numbers with which the family has the parameters that it has: of categories, one of each.
+
+    Of other responses their values matter to the search for a mode alone, and are not kept.
+    """
+    if design.family.categorical:
+        return np.unique(design.y)
+    return np.array([0.25, 0.5, 0.75])
 
 
 def _blocks(design: Design) -> list[ColumnBlock]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidModel
+from ....integrated.crossed import Crossed
 from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
+from ....integrated.smoothed import Smoothed
 from ....numerics.pareto import smooth_columns
 from ....posterior.answering import REFITTED, Influence
 from ....posterior.leave_one_out import left_out_table
@@ -126,11 +128,38 @@ class MixedSensitivity(PriorSensitivity):
 
         Without codes groups are those of the factor that all others lie within.
         """
-        moved = self.scores(at, self.clusters if codes is None else codes)
+        codes = self.clusters if codes is None else codes
+        self._require_summed(codes)
+        moved = self.scores(at, codes)
         if len(moved) < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
         centred = moved - moved.mean(axis=0)
         return (centred**2).sum(axis=0) * len(moved) / (len(moved) - 1)
+
+    def _require_summed(self, codes: np.ndarray) -> None:
+        """Refuse groups that take with them a level whose effect is among the draws.
+
+        A group's score is of its rows with its own effects integrated out. Given a drawn effect it is
+        much smaller, because that effect has followed the rows already.
+        """
+        inside = self.found.statement.inside
+        inside = inside.inner if isinstance(inside, Smoothed) else inside
+        if not isinstance(inside, Crossed):
+            return
+        small = inside.small
+        pairs = np.unique(np.column_stack([small.codes, codes]), axis=0)
+        if np.bincount(pairs[:, 0]).min(initial=2) > 1:
+            return
+        named = self.found.design.factors
+        drawn, summed = (
+            next((f.name for f in named if np.array_equal(f.codes, term.codes)), "a factor")
+            for term in (small, inside.large)
+        )
+        raise InvalidModel(
+            f"The effects of '{drawn}' are drawn and not integrated out here, so that robust sds by groups "
+            f"that hold a whole level of it are not known; by='{summed}' is. The changes without a level "
+            "are: influence(by=)."
+        )
 
     def left_out(self, rows: np.ndarray) -> IntegratedFit:
         """The integration without these rows, with the same priors."""

@@ -104,7 +104,7 @@ def _some(
     variances: list[np.ndarray] = []
     owns: list[np.ndarray] = []
     weights: list[np.ndarray] = []
-    for lot in _lots(fit, rows, at):
+    for lot in _lots(fit, rows, at, as_reported=kind == LINK):
         wP = lot.weights[:, None, None] * lot.P
         known = lot.variance, lot.own
         if not link.bounded:  # exp of a new level has no mean over sds with a long tail
@@ -175,14 +175,22 @@ def _on_link(family: Likelihood, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
     return of(lot.eta), slope**2 * lot.variance
 
 
-def _lots(fit: IntegratedFit, rows: NewRows, at: np.ndarray) -> Iterator[Lot]:
-    """η of some rows, draw by draw: all that matter, or as many as are affordable."""
+def _lots(
+    fit: IntegratedFit, rows: NewRows, at: np.ndarray, as_reported: bool = False
+) -> Iterator[Lot]:
+    """η of some rows, draw by draw: all that matter, or as many as are affordable.
+
+    Thresholds that take the place of an intercept are those at the columns' means inside, and so is η; η
+    `as_reported` is beside thresholds where predictors are zero.
+    """
     statement, design = fit.statement, fit.design
     theta, w = fit.theta, fit.weights
     inside = statement.inside
     nodes = 1.0 if isinstance(inside, Normal) else max(NODES, inside.work / design.n)
     most = int(max(FEWEST, min(CELLS / (len(at) * nodes), ENDS / len(at))))
     X = fit.standard.inward(rows.X[at])
+    if as_reported and not design.family.intercept:
+        X = rows.X[at] / fit.standard.scale
     moved: float | np.ndarray = 0.0
     if not isinstance(inside, Normal):
         share = min(1.0, len(at) / max(1, inside.fewest))

@@ -10,6 +10,9 @@ from .scanning import Scan, formula_error
 NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
 FACTOR = re.compile(rf"factor\s*\(\s*({NAME.pattern})\s*\)")  # every grouping column is one
 
+#: covariances of levels as glmmTMB and brms write them
+COVARIANCES = ("ar1", "ou", "cs", "toep", "exp", "gau", "mat", "gr", "mm", "arma", "car")
+
 
 class Bar(NamedTuple):
     """One term (lhs|group) of one grouping: a column, or the combinations of several ("a:b").
@@ -66,6 +69,13 @@ def _bracket(marks: Scan, start: int, stop: int) -> int:
     if text[opening] != "(" or (re.search(r"\w$", before) and len(before) == opening):
         name = re.search(r"[\w.]*$", before)
         inside = f"{name.group()}(...)" if name and text[opening] == "(" else f"'{text[opening]}'"
+        if name and name.group() in COVARIANCES:
+            raise formula_error(
+                text,
+                name.start(),
+                f"There is no {inside}: effects that are correlated along time or space are "
+                "(1|t) with a known precision matrix of the levels, structures={'t': Q}.",
+            )
         raise formula_error(
             text,
             bar,
