@@ -177,3 +177,19 @@ def test_precision_is_the_inverse_covariance():
 def test_wrong_priors_are_named(make, message):
     with pytest.raises(InvalidModel, match=message):
         make()
+
+
+def test_wishart_is_known_up_to_a_correlation_of_one():
+    """From Λ and log |Σ| of a root: the same density, and a number where R is singular by rounding."""
+    prior = Wishart(4.0, np.array([[2.0, 0.3], [0.3, 1.0]]))
+    for z in (0.5, 20.0):
+        rho, rest = np.tanh(z), 1 / np.cosh(z)
+        sd = np.array([[0.7, 1.2]])
+        L = sd[:, :, None] * np.array([[[1.0, 0.0], [rho, rest]]])
+        inverse = np.linalg.inv(L)
+        logdet = 2 * np.log(sd).sum(-1) + 2 * np.log(rest)
+        found = prior.log_density_at(sd, inverse.swapaxes(1, 2) @ inverse, logdet)
+        assert np.isfinite(found).all()
+        if z < 1:
+            R = np.array([[[1.0, rho], [rho, 1.0]]])
+            np.testing.assert_allclose(found, prior.log_density(sd, R), rtol=1e-12)

@@ -204,11 +204,15 @@ class Wishart:
         |∂Λ/∂Σ| = |Σ|^−(q + 1) and |∂Σ/∂(sds, R)| = 2^q Π sd^q. sd (..., q); correlation (..., q, q).
         """
         sd, R = np.asarray(sd, dtype=np.float64), np.asarray(correlation, dtype=np.float64)
+        logdet = 2 * np.log(sd).sum(-1) + np.linalg.slogdet(R)[1]
+        precision = np.linalg.inv(R) / (sd[..., :, None] * sd[..., None, :])
+        return self.log_density_at(sd, precision, logdet)
+
+    def log_density_at(self, sd: np.ndarray, precision: np.ndarray, logdet: np.ndarray) -> Any:
+        """The same from Λ and log |Σ|, which those who have a root of Σ know up to a correlation of 1."""
         q = sd.shape[-1]
         scale = self.scale * np.eye(q) if np.ndim(self.scale) == 0 else self.scale
         log_sd = np.log(sd).sum(-1)
-        logdet = 2 * log_sd + np.linalg.slogdet(R)[1]
-        precision = np.linalg.inv(R) / (sd[..., :, None] * sd[..., None, :])
         trace = np.einsum("ij,...ji->...", np.linalg.inv(scale), precision)
         constant = -self.dof / 2 * (q * np.log(2) + np.linalg.slogdet(scale)[1])
         constant = constant - multigammaln(self.dof / 2, q) + q * np.log(2)

@@ -9,7 +9,7 @@ from scipy.special import gammaln, log_ndtr
 
 from lrvb.errors import LrvbError
 from lrvb.integrated.coordinates import Bend
-from lrvb.integrated.importance import Budget, integrate
+from lrvb.integrated.importance import Budget, integrate, tempered
 from lrvb.integrated.mode import climb
 from lrvb.integrated.proposals import Mixture, SplitT, fit_mixture, fit_sides, probed
 
@@ -184,3 +184,10 @@ def test_bent_correlations_are_uniform():
     x = np.linspace(-5, 5, 11)[:, None]
     rho = np.tanh(Bend(["correlation"], np.zeros(1)).natural(x))[:, 0]
     assert_allclose(rho, 2 * np.exp(log_ndtr(x[:, 0])) - 1, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_are_tempered_until_enough_are_effective():
+    """One draw that outweighs all others by e^1000 does not take all that a fit is made of."""
+    log_w = np.r_[1000.0, np.random.default_rng(0).normal(size=99)]
+    weights = tempered(log_w, 12.0)
+    assert 1 / (weights**2).sum() >= 12

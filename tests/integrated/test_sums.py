@@ -24,9 +24,10 @@ from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.factor import TOLERANCE
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import differenced
-from lrvb.integrated.nested import Nested, is_nested
+from lrvb.integrated.nested import Nested
 from lrvb.integrated.row_sums import Directly, Plane
 from lrvb.integrated.slopes import Slopes
+from lrvb.integrated.tree import is_chain
 
 BETA = np.array([0.2, -0.4])
 N, G = 40, 8
@@ -224,8 +225,8 @@ def test_nested_agree_with_dense_quadrature(family):
             assert_allclose([mean_i[m, 0], sd_i[m, 0] ** 2], _moments(marginal, z), atol=1e-6)
     assert_allclose(model.log_density(theta[None])[0], expected, rtol=0, atol=1e-6)
     assert_allclose([mean_o[3, 0], sd_o[3, 0]], [0, 1.2], atol=1e-9)  # a level without rows
-    assert is_nested(outer, inner)
-    assert not is_nested(inner, outer)
+    assert is_chain([outer, inner])
+    assert not is_chain([inner, outer])
 
 
 def test_nested_grids_of_one_or_of_each_outer_node_agree():

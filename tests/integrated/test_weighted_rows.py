@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from integrated.small import HALF_T, NORMAL_ROWS, dispersion, intercepts, regression, sloped
+from lrvb.integrated.chain import Chain
 from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.fixed import Fixed
 from lrvb.integrated.gaussian import Gaussian
@@ -32,6 +33,7 @@ MAKERS = {
     "slopes": lambda rows, terms: Slopes(rows, terms),
     "nested": lambda rows, terms: Nested(rows, *terms),
     "crossed": lambda rows, terms: Crossed(rows, *terms),
+    "chain": Chain,
 }
 
 
@@ -43,6 +45,11 @@ def terms_of(kind):
         "slopes": sloped(CODES, X1, G),
         "nested": [intercepts(CODES, G), intercepts(WITHIN, 2 * G)],
         "crossed": [intercepts(CODES, G), intercepts(SMALL, 3)],
+        "chain": [
+            intercepts(CODES, G),
+            intercepts(WITHIN, 2 * G),
+            intercepts(np.arange(N) % (4 * G), 4 * G),
+        ],
     }[kind]
 
 

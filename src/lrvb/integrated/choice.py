@@ -7,14 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .chain import Chain
 from .crossed import MOST_DRAWN, Crossed
 from .fixed import Fixed
 from .inside import Inside
 from .levels import Levels
-from .nested import Nested, is_nested
+from .nested import Nested
 from .regression import Regression
 from .slopes import Slopes
 from .terms import Term
+from .tree import is_chain
 
 
 class Choice(NamedTuple):
@@ -27,8 +29,8 @@ class Choice(NamedTuple):
 def choose(rows: Regression, terms: Sequence[Term]) -> Choice | None:
     """Sums that are exact given θ for a response that is not gaussian; None where there are none.
 
-    No terms; one factor with one effect or two a level; two factors with one effect each, nested, or
-    crossed with at most 50 levels of the smaller.
+    No terms; one factor with one effect or two a level; factors with an intercept each that are nested in one
+    another; two factors with one effect each, crossed, with at most 50 levels of the smaller.
     """
     if not terms:
         return Choice(Fixed(rows), ())
@@ -40,12 +42,15 @@ def choose(rows: Regression, terms: Sequence[Term]) -> Choice | None:
         if effects == 2:
             return Choice(Slopes(rows, terms), tuple(range(len(terms))))
         return None
-    if len(terms) != 2 or any(term.q != 1 for term in terms):
+    if any(term.q != 1 for term in terms):
         return None
-    small, large = sorted((0, 1), key=lambda t: terms[t].levels)
-    intercepts = all(np.all(term.R == 1) for term in terms)
-    if intercepts and is_nested(terms[small].codes, terms[large].codes):
-        return Choice(Nested(rows, terms[small], terms[large]), (small, large))
+    order = tuple(sorted(range(len(terms)), key=lambda t: terms[t].levels))
+    if all(np.all(term.R == 1) for term in terms) and is_chain([terms[t].codes for t in order]):
+        ordered = [terms[t] for t in order]
+        return Choice(Nested(rows, *ordered) if len(terms) == 2 else Chain(rows, ordered), order)
+    if len(terms) > 2:
+        return None
+    small, large = order
     if terms[small].levels <= MOST_DRAWN:
         return Choice(Crossed(rows, terms[large], terms[small]), (small, large))
     return None

@@ -89,7 +89,8 @@ class Gaussian(Normal):
         free = np.array(self.kinds) == "log"
         ok = np.flatnonzero((np.abs(theta[:, free] - self.start()[free]) < _REACH).all(1))
         for at in self._chunks(ok):
-            result[at] = self._solve(theta[at], moments=False).value
+            with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # made −∞ there
+                result[at] = self._solve(theta[at], moments=False).value
         return result
 
     def conditional(self, theta: np.ndarray) -> Conditional:

@@ -19,6 +19,7 @@ from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 Refit = Callable[[np.ndarray, np.ndarray], Proposal]
 
 _DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
+_COLDEST = 1e-6  # power of weights below which no more of them will be effective
 _ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
 
 
@@ -146,7 +147,7 @@ def tempered(log_weights: np.ndarray, need: float) -> np.ndarray:
     They are round numbers, to 2⁻²⁴: what is fitted to them may be sensitive to the last digits of a sum.
     """
     power = 1.0
-    while _ess(power * log_weights) < need and power > 0.05:
+    while _ess(power * log_weights) < need and power > _COLDEST:
         power *= 0.8
     weights = np.rint(2**24 * np.exp(power * log_weights - logsumexp(power * log_weights)))
     return weights / weights.sum()

@@ -27,9 +27,15 @@ Progress = Callable[[int, int], None]
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
 WANTED = 0.03  # of an sd, above which more draws are taken
-NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
+NODE_ERROR = (
+    0.05  # root mean square of what sums leave of a log density: means move by no more of an sd
+)
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
+_LOOKS, _WORST = (
+    3,
+    4,
+)  # times that nodes are chosen, and the worst of those draws that they must suit then
 
 
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
@@ -133,7 +139,7 @@ def integrate_path(
         nonlocal kept
         if kept is None:
             return path.log_density(x)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             value, first, second = inside.evaluate(path.natural(x))
             value = value + path.log_volume(x[:, p:])
         beyond = np.isnan(value)  # a tail that double precision does not reach
@@ -143,21 +149,33 @@ def integrate_path(
             kept = None
         return np.where(beyond, -np.inf, value)
 
-    weighted = integrate(
-        target,
-        proposal,
-        lambda x, w: fit_blocks(x, w, p),
-        wanted,
-        seed,
-        progress,
-        uncertain(lambda x: _in_sds(path.natural(x), log)),
-    )
-    natural = path.natural(weighted.x)
-    checked = inside.error(natural[resampled(weighted.weights, _CHECKED)])
+    for looks in range(_LOOKS):
+        weighted = integrate(
+            target,
+            proposal,
+            lambda x, w: fit_blocks(x, w, p),
+            wanted,
+            seed,
+            progress,
+            uncertain(lambda x: _in_sds(path.natural(x), log)),
+        )
+        natural = path.natural(weighted.x)
+        points = natural[resampled(weighted.weights, _CHECKED)]
+        checked = inside.error(points)
+        if _rms(checked) < NODE_ERROR or looks == _LOOKS - 1:
+            break
+        # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
+        worst = points[np.argsort(-checked)[:_WORST]]
+        inside.choose_nodes(np.concatenate([mode.x[None], worst]))
+        wanted, kept = affordable(wanted, inside.work), []
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), inside)
+        return Integral(natural, weighted, _rms(checked), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), inside, first, second)
+    return Integral(natural, weighted, _rms(checked), inside, first, second)
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def integrate_scattered(
@@ -200,7 +218,7 @@ def _learnt(
     p, d = inside.p, len(log)
 
     def evaluate(x: np.ndarray) -> Evaluated:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             value, first, second = inside.evaluate(path.natural(x))
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
@@ -210,7 +228,7 @@ def _learnt(
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
-    error = float(np.hypot(found.off, checked.max()))
+    error = float(np.hypot(found.off, _rms(checked)))
     _, first, second = found.exact
     return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
 

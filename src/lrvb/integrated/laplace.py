@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .chain import Chain
 from .inside import Inside, Summed
 from .mode import Mode
 
@@ -21,7 +22,8 @@ def conditional_mode(
     close is the squared length in sds of the step that is the last.
     """
     p = inside.p
-    value, gradient, H = inside.derivatives(np.r_[beta, u])
+    derivatives = inside.of_beta if isinstance(inside, Chain) else inside.derivatives
+    value, gradient, H = derivatives(np.r_[beta, u])
     for _ in range(_MOST):
         step = np.linalg.solve(curved(-H[:p, :p]), gradient[:p])
         gain = float(gradient[:p] @ step)
@@ -29,7 +31,7 @@ def conditional_mode(
             break
         fraction = 1.0
         while True:
-            new = inside.derivatives(np.r_[beta + fraction * step, u])
+            new = derivatives(np.r_[beta + fraction * step, u])
             if new[0] > value or gain < _SMALL or fraction < 1e-3:
                 break
             fraction /= 2

@@ -19,6 +19,7 @@ class NoMode(LrvbError):
 
 _HALVINGS = 12
 _NEAR = 0.1  # sds from the mode within which steps are taken as they are
+_CLOSE = 0.5  # sds from the mode from which importance sampling finds the rest of the way
 _STEEP = 0.05  # least curvature by which an sd is judged
 _FLAT = 1e-2  # least curvature a step assumes, for a coordinate that hardly matters
 
@@ -109,6 +110,8 @@ def climb(
             points = x + fractions[1:, None] * step
             values = target(points)
             best = int(np.nanargmax(values))
+            if not values[best] > value and gain < _CLOSE**2:
+                return Mode(x, value, H)  # what few nodes are off by hides the rest of the way
             if not values[best] > value:
                 raise NoMode(
                     "No step uphill was found from a point that is not a maximum of the log density "

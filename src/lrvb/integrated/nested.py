@@ -489,9 +489,3 @@ def _half(sd: float, step: float) -> int:
     """Steps to either side that reach _REACH sds: even, so that every second node has both ends."""
     half = max(6, int(np.ceil(_REACH * sd / step)))
     return half + half % 2
-
-
-def is_nested(outer: np.ndarray, inner: np.ndarray) -> bool:
-    """Whether every level of `inner` (N,) lies within one level of `outer` (N,)."""
-    pairs = np.unique(np.column_stack([outer, inner]), axis=0)
-    return len(pairs) == len(np.unique(inner))

@@ -87,7 +87,7 @@ class Path:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """log density of x at n points (n, d), (n,); −∞ where it is beyond double precision."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             value = self.inside.log_density(self.natural(x)) + self.log_volume(x[:, self.p :])
         return np.where(np.isnan(value), -np.inf, value)
 

@@ -148,7 +148,7 @@ class Term:
             value = value + sum(p.log_density(np.exp(log_sd[:, i])) for i, p in enumerate(self.sds))
             return value + (log_one_minus_square(fisher) * ((q - columns) / 2)).sum(-1)
         if isinstance(self.sds, Wishart):
-            value = self.sds.log_density(spread.sd, spread.correlation)
+            value = self.sds.log_density_at(spread.sd, spread.precision, spread.logdet)
         else:
             value = sum(
                 prior.log_density(spread.sd[:, i]) for i, prior in enumerate(self.sds)

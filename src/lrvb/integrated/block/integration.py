@@ -29,7 +29,9 @@ LONG, FAR = (
     3.2,
 )  # length of a bent axis whose tails are not those of its middle; where those are seen
 OFF = 0.04  # sd of what the polynomial is off by over the posterior
-ROUNDS = 5
+KNOWN = 0.2  # the same, below which its draws tell where the posterior is, and how wide
+ROUNDS = 8
+FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
@@ -72,7 +74,7 @@ def integrate_block(
             break  # with the polynomial that was checked
         moved = np.sqrt(center @ np.linalg.solve(cov, center))
         lengths = np.sqrt(np.linalg.eigvalsh(cov))
-        if moved > 0.7 or lengths.max() > 1.6 or lengths.min() < 0.6:
+        if off < KNOWN and (moved > 0.7 or lengths.max() > 1.6 or lengths.min() < 0.6):
             middle = frame.outward(center[None])[0]
             there = _computed(fits, middle[None])
             points += there
@@ -93,13 +95,18 @@ def integrate_block(
 
 
 def _off(inside: Block, new: list[Point]) -> float:
-    """The sd of what the polynomial is off by at new points, each counting as the density does there."""
+    """The sd of what the polynomial is off by at new points, each counting as the density does there.
+
+    Where one of them has all the density, none says how well that is known: all count alike then.
+    """
     u = np.array([point.u for point in new])
     expected = inside.polynomial(u)
     found = np.array([point.value for point in new])
     height = np.maximum(found, expected) + inside.frame.log_jacobian(inside.frame.inward(u))
     share = np.exp((height - height.max()) / 2)
     share = share / share.sum()
+    if 1 / (share**2).sum() < FEW:
+        share = np.full(len(new), 1 / len(new))
     away = found - expected - share @ (found - expected)
     return float(np.sqrt(share @ away**2))
 

@@ -12,6 +12,7 @@ from .layout import Layout
 from .level_sums import Gap, Pattern, gap
 
 LEAST = 0.1  # of a level's variance given β, which its own sum may leave
+CREDIBLE = 3.0, 3.0  # nats, and times the mode's, that half a variance may add to the bound
 APART = 0.5  # sds by which β's mean is moved to see what follows it
 
 
@@ -50,6 +51,7 @@ class Fits:
     def __init__(self, layout: Layout, start: Start):
         self.layout = layout
         self.pattern: Pattern | None = None
+        self.most = np.inf
         self.starts: list[tuple[np.ndarray, Start]] = [(np.full(0, np.nan), start)]
 
     def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
@@ -66,9 +68,16 @@ class Fits:
         return found
 
     def at(self, u: np.ndarray) -> Point:
-        """The point at u, with its levels' sums."""
+        """The point at u, with its levels' sums; the first is at the mode.
+
+        Half a variance stands for the logarithm of a mean while it is small: far out, where the bound has
+        fallen, it may be anything, and counts as no more than some times what it is at the mode.
+        """
         fitted = self.fit(u)
-        return made(fitted, self.gap(fitted))
+        found = self.gap(fitted)
+        if not np.isfinite(self.most):
+            self.most = CREDIBLE[0] + CREDIBLE[1] * found.rest
+        return made(fitted, found._replace(rest=min(found.rest, self.most)))
 
     def gap(self, fitted: Fitted) -> Gap:
         """Levels' sums; of many rows, of all levels the first time only."""

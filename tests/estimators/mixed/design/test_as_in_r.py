@@ -109,3 +109,15 @@ def test_splines_that_cannot_be(text):
     data = frame().assign(c3=lambda d: (d["n"] > 6).astype(float))
     with pytest.raises(lrvb.LrvbError, match=r"ns\(...\)"):
         build(f"y ~ {text}", data, "gaussian")
+
+
+def test_columns_may_have_the_names_of_pythons_words():
+    """As `yield` in many an experiment; where something is computed of them the error says what to do."""
+    from lrvb.errors import InvalidModel
+
+    table = {"yield": [1.0, 2.5, 3.0, 2.0], "class": [0.0, 1.0, 2.0, 0.5], "global": list("aabb")}
+    design = build("yield ~ class + offset(class) + (1|global)", table, "gaussian")
+    np.testing.assert_allclose(design.y, table["yield"])
+    assert design.names == ["Intercept", "class"]
+    with pytest.raises(InvalidModel, match="'yield' is a word of Python's"):
+        build("log(yield) ~ class + (1|global)", table, "gaussian")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import warnings
 from collections.abc import Iterable
@@ -125,6 +126,14 @@ def check_syntax(text: str, within: str = "") -> None:
     except (FormulaicError, SyntaxError) as error:
         at = str(error).split("\n")[-1].find("⧛")
         sentence = f"This cannot be read: {_first_sentence(error)}"
+        for word in words(text):
+            if word.name not in KEYWORDS - {"lambda"} and keyword.iskeyword(word.name):
+                at = word.at
+                sentence = (
+                    f"'{word.name}' is a word of Python's, which can be a column but not computed with; "
+                    "give the column another name."
+                )
+                break
         raise formula_error(text, max(at, 0), sentence, within) from None
     if not isinstance(formula, formulaic.SimpleFormula):
         raise InvalidModel(f"'{text}' has several parts; one sum of terms was expected.")
@@ -189,8 +198,11 @@ def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
     if not _columns_of(text, table):
         number = Number(text, None)
         return number.apply(table), number
-    check_syntax(f"0 + {{{text}}}")
-    values, spec = _one_number(text, _read(f"0 + {{{text}}}", table), table)
+    name = text.strip().strip("`")
+    alone = keyword.iskeyword(name) and name in table.frame
+    recipe = f"0 + `{name}`" if alone else f"0 + {{{text}}}"
+    check_syntax(recipe)
+    values, spec = _one_number(text, _read(recipe, table), table)
     return values, Number(text, spec)
 
 

@@ -18,6 +18,7 @@ from ....integrated.integral import Integral
 from ....integrated.integration import integrate_gaussian, integrate_path, integrate_scattered
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
+from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....integrated.scattered import Scattered
 from ....posterior.estimate import Estimate
@@ -73,8 +74,8 @@ def integrate_model(
     statement = state(design, priors, standard)
     try:
         integral = _integrated(statement.inside, seed, progress)
-    except TooMuchWork as error:
-        if isinstance(statement.inside, Normal):
+    except (TooMuchWork, NoMode) as error:
+        if isinstance(statement.inside, Normal | Block):
             raise
         statement = state(design, priors, standard, _clause(error))
         integral = _integrated(statement.inside, seed, progress)

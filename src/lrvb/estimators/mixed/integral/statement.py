@@ -198,7 +198,7 @@ def _why_not(design: Design) -> str:
         sum(len(term.coefficients) for term in design.terms if term.factor == f) for f in factors
     )
     if len(factors) > 2:
-        return f"{len(factors)} grouping factors cannot be summed out exactly (two can)"
+        return f"{len(factors)} grouping factors that are not nested cannot be summed out exactly (two can)"
     if len(factors) == 2 and most > 1:
         return "two grouping factors with slopes cannot be summed out exactly"
     if most > 2:
