@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
-from .factor import TOLERANCE
+from .factor_nodes import TOLERANCE
 from .inside import Drawn, Effects, Evaluated, Lines
 from .lines import Line
 from .nested import TooManyNodes

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
-from .factor import TOLERANCE
+from .factor_nodes import TOLERANCE
 from .groups import gather
 from .inside import Drawn, Effects, Evaluated, Lines
 from .lines import Line, spline_weights
