@@ -59,15 +59,15 @@ def from_lrvb_pymc(case: Case) -> tuple[pd.DataFrame, int]:
     return posterior.summary(), posterior.certificate.gradients
 
 
-def nuts(case: Case) -> Answer:
+def nuts(case: Case, draws: int = 1000) -> Answer:
     """NumPyro's NUTS as it comes, 500 steps of warm-up and 1000 draws."""
     import jax
     from numpyro.infer import MCMC, NUTS
 
-    chain = MCMC(NUTS(case.model()), num_warmup=500, num_samples=1000, progress_bar=False)
+    chain = MCMC(NUTS(case.model()), num_warmup=500, num_samples=draws, progress_bar=False)
     chain.run(jax.random.PRNGKey(0), extra_fields=("num_steps",), **case.data)
     steps = int(chain.get_extra_fields()["num_steps"].sum())
-    return chain.get_samples(), round(1.5 * steps)  # warm-up takes about as many a draw
+    return chain.get_samples(), round((1 + 500 / draws) * steps)  # warm-up takes about as many
 
 
 def guide(name: str) -> Callable[[Case], Answer]:
@@ -127,6 +127,7 @@ METHODS: dict[str, Callable[[Case], Any]] = {
     "lrvb": from_lrvb,
     "lrvb, unchecked": lambda case: from_lrvb(case, check=False),
     "NUTS": nuts,
+    "NUTS, 8000 draws": lambda case: nuts(case, draws=8000),
     "AutoNormal": guide("AutoNormal"),
     "AutoMultivariateNormal": guide("AutoMultivariateNormal"),
     "AutoLaplace": guide("AutoLaplaceApproximation"),
