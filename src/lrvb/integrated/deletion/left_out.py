@@ -62,7 +62,7 @@ def leave_out(
             np.add.reduceat(each, np.flatnonzero(np.diff(blocks.of, prepend=-1)), axis=1)
         )
     raise InvalidModel(
-        "Rows can be left out of levels that are summed exactly; this model's are not."
+        "Rows can be left out of levels that are summed exactly, of one factor or two; this model's are not."
     )
 
 
