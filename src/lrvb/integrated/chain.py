@@ -20,7 +20,7 @@ from .coordinates import FREE, LOG, Kind
 from .factor_nodes import TOLERANCE
 from .inside import Drawn, Effects, Evaluated, Lines
 from .lines import Line
-from .nested import TooManyNodes
+from .nested_sums import TooManyNodes
 from .regression import Regression, lifted
 from .terms import Term
 from .tree import grow
