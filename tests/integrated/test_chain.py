@@ -10,7 +10,7 @@ from small import FAMILIES, dispersion, effects, intercepts, log_normal, log_row
 
 from lrvb.integrated.chain import Chain
 from lrvb.integrated.choice import choose
-from lrvb.integrated.factor import TOLERANCE
+from lrvb.integrated.factor_nodes import TOLERANCE
 from lrvb.integrated.mode import differenced
 from lrvb.integrated.nested import Nested
 from lrvb.integrated.tree import grow, is_chain

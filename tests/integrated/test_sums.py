@@ -21,7 +21,7 @@ from small import (
 
 from lrvb.errors import InvalidModel
 from lrvb.integrated.crossed import Crossed
-from lrvb.integrated.factor import TOLERANCE
+from lrvb.integrated.factor_nodes import TOLERANCE
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import differenced
 from lrvb.integrated.nested import Nested

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
-from .factor import TOLERANCE
+from .factor_nodes import TOLERANCE
 from .inside import Drawn, Effects, Evaluated, Lines
 from .lines import Line
-from .nested import TooManyNodes
+from .nested_sums import TooManyNodes
 from .regression import Regression, lifted
 from .terms import Term
 from .tree import grow

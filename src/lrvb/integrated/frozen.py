@@ -15,7 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from .coordinates import Kind
-from .factor import Ends, Factor
+from .factor import Factor
+from .factor_density import Ends
 from .inside import Evaluated
 from .mode import differenced
 

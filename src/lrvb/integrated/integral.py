@@ -24,7 +24,7 @@ class LevelMoments(NamedTuple):
 class Integral:
     """Weighted draws of all that was not summed out: theta (n, d), with their weights and verdict.
 
-    node_error is what the log density is off by, root mean square. first and second are `evaluate`'s moments
+    node_error is what the log density is off by at the draws. first and second are `evaluate`'s moments
     at the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
     what each of P probes alone would add to the log density, where it is known by their mean. doubt (n,) is a
     part of the log density that is known to no more than about its own size. near answers as `inside` does

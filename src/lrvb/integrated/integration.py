@@ -27,15 +27,11 @@ Progress = Callable[[int, int], None]
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
 WANTED = 0.03  # of an sd, above which more draws are taken
-NODE_ERROR = (
-    0.05  # root mean square of what sums leave of a log density: means move by no more of an sd
-)
+NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
-_LOOKS, _WORST = (
-    3,
-    4,
-)  # times that nodes are chosen, and the worst of those draws that they must suit then
+_LOOKS = 3  # times that nodes are chosen
+_WORST = 4  # of the draws where sums were checked, that new nodes must suit
 
 
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
@@ -162,20 +158,16 @@ def integrate_path(
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
         checked = inside.error(points)
-        if _rms(checked) < NODE_ERROR or looks == _LOOKS - 1:
+        if checked.max() < NODE_ERROR or looks == _LOOKS - 1:
             break
         # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
         worst = points[np.argsort(-checked)[:_WORST]]
         inside.choose_nodes(np.concatenate([mode.x[None], worst]))
         wanted, kept = affordable(wanted, inside.work), []
     if kept is None:
-        return Integral(natural, weighted, _rms(checked), inside)
+        return Integral(natural, weighted, float(checked.max()), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, _rms(checked), inside, first, second)
-
-
-def _rms(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(errors**2)))
+    return Integral(natural, weighted, float(checked.max()), inside, first, second)
 
 
 def integrate_scattered(
@@ -228,7 +220,7 @@ def _learnt(
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
-    error = float(np.hypot(found.off, _rms(checked)))
+    error = float(np.hypot(found.off, checked.max()))
     _, first, second = found.exact
     return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .factor import MANY, Ends, Factor
+from .factor import Factor
+from .factor_density import MANY, Ends
 from .lines import Line
 from .regression import Regression
 from .row_sums import RowSums

@@ -15,7 +15,9 @@ import numpy as np
 
 from .coordinates import Kind
 from .effort import LONG
-from .factor import TOLERANCE, Factor, pairs_of
+from .factor import Factor
+from .factor_density import pairs_of
+from .factor_nodes import TOLERANCE
 from .frozen import MOST, passes, shared
 from .frozen import Frozen as FrozenFactor
 from .importance import Budget, resampled

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..errors import InvalidData
 from .coordinates import Kind
-from .factor import EACH, TOLERANCE, Factor
+from .factor import Factor
+from .factor_nodes import EACH, TOLERANCE
 from .frozen import Frozen, shared
 from .inside import Drawn, Effects, Evaluated, Lines
 from .mode import differenced

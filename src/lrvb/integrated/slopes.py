@@ -12,7 +12,8 @@ import numpy as np
 
 from ..errors import InvalidModel
 from .box import find_side
-from .factor import MANY, Ends, Factor
+from .factor import Factor
+from .factor_density import MANY, Ends
 from .lines import CHUNK, FLOOR, Line, spline_weights
 from .regression import Regression
 from .row_sums import Plane, RowSums

@@ -1,0 +1,273 @@
+"""log p(y, θ) of one factor with its levels summed out, at points where the nodes of the sums are known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from .coordinates import FREE, Kind
+from .exponents import Exponential
+from .frame import Frame
+from .groups import gather, repeat
+from .inside import Evaluated
+from .regression import Regression
+from .row_sums import Directly, RowSums
+from .terms import Term, split_by_size
+
+FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9, e^−14 = 8e-7
+MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
+_CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
+_ROWS = 2.0**17  # rows × points at a time
+_REACH = 12.0  # |log sd| up to which double precision carries the sums
+
+
+class Sums(NamedTuple):
+    """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G).
+
+    each (n, G) is the log of each group's integral, but for its rows' constant.
+    """
+
+    value: np.ndarray
+    grid: Any
+    P: np.ndarray
+    total: np.ndarray
+    each: np.ndarray
+
+
+class Ends(NamedTuple):
+    """Each group's mode z (n, G, q), C (n, G, q, q) with CCᵀ the inverse curvature, and its box.
+
+    The sums are over z + Ce with e between low and high (n, G, q).
+    """
+
+    z: np.ndarray
+    C: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, points: slice) -> Ends:
+        """Those of some of the points."""
+        return Ends(*(part[points] for part in self))
+
+
+class FactorDensity(ABC):
+    """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
+
+    ladder: tuple[int, ...]  # numbers of nodes an axis, of which the first that suffices is taken
+
+    def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
+        R = np.concatenate([term.R for term in terms], axis=1)
+        self.terms, self.nodes = tuple(terms), nodes
+        values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
+        alike = values if merge and repeat(values) else None
+        self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
+        self.constant = rows.likelihood.constant(rows.columns)
+        self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
+        self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
+        self._log = np.array(self.kinds) == "log"
+        self._box: tuple[np.ndarray, np.ndarray] | None
+        self._frame: Frame | None
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known of where the groups' effects are."""
+        self._center = self.start()
+        # where searches for modes begin: at the center, and how that moves with θ
+        self._start = np.zeros((self.G, self.q))
+        self._moves = np.zeros((self.G, self.q, len(self._center)))
+        # in place of modes where there may be several
+        concave = self.rows.likelihood.concave
+        self._frame = None if concave else Frame.nothing(self.G, self.q, self._center)
+        self.drop = FAR if self.N < MANY else NEAR
+        self._known = 0.0  # what the log density is off by at the center
+        self._box = None  # once chosen, (G, q) each
+
+    def _arrange(self, rows: Regression, R: np.ndarray) -> None:
+        self.rows, self.R = rows, R
+        self.N, self.G = len(R), len(self.groups.starts)
+        self._exponential = (
+            Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
+        )
+
+    # ---- what one and two effects differ in -------------------------------------------------
+
+    @abstractmethod
+    def _step(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
+
+    @abstractmethod
+    def _search(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ends in e where the log integrand has fallen by `drop`, (n, G, q) each."""
+
+    @abstractmethod
+    def _heights(self, sums: RowSums, precision: np.ndarray, ends: Ends) -> tuple[Any, np.ndarray]:
+        """A grid for each group and the log integrand at its nodes, (n, G, Q) or (n, G, Q, Q)."""
+
+    @abstractmethod
+    def _nodes(self, grid: Any) -> np.ndarray:
+        """The nodes of a grid, (n, G, K, q)."""
+
+    @abstractmethod
+    def _moments(self, grid: Any, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ P z (n, G, q) and Σ P z_i z_j (n, G, q(q + 1)/2), squares first."""
+
+    @abstractmethod
+    def _draw(
+        self, grid: Any, P: np.ndarray, which: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draws (k, q) from the densities at the nodes, `which` (k,) among points times groups."""
+
+    @abstractmethod
+    def on(self, rows: Regression, terms: Sequence[Term]) -> Self:
+        """The same sums of other rows and levels."""
+
+    @abstractmethod
+    def _ends(self, theta: np.ndarray) -> Ends:
+        """Where each group's integrand is, at n points."""
+
+    # ---- the density ------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        spread = [kind for term in self.terms for kind in term.kinds]
+        return FREE * self.p + spread + self.rows.likelihood.kinds
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the factor."""
+        return self.terms[0].levels
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes, where a density costs two products and not an exponential and a logarithm."""
+        cost = 1.0 if self._exponential is None else self._exponential.cost
+        if (
+            self._exponential is not None
+            and self._exponential.additive
+            and self._exponential.intercept
+        ):
+            return self.N + self.G * (self.nodes + 10.0)
+        return (
+            self.N * (cost * self.nodes**self.q + 2.0 * self.q) + 5.0 * self.G * self.nodes**self.q
+        )
+
+    @property
+    def cost(self) -> float:
+        """What an evaluation costs, of those that `work` counts."""
+        return 1.0 if self._exponential is not None else self.rows.likelihood.likelihood.cost
+
+    def start(self) -> np.ndarray:
+        """A first θ: β at its prior mean, effects that move rows by about ½, dispersions at their start."""
+        spread = [term.start(0.5 * self.rows.unit) for term in self.terms]
+        return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
+        result = np.full(len(theta), -np.inf)
+        for at, sums in self._run(theta, self._possible(theta)):
+            result[at] = sums.value
+        return result
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
+        n = len(theta)
+        first, second = np.zeros((n, self.G, self.q)), np.zeros((n, self.G, len(self._pairs)))
+        value = np.full(n, -np.inf)
+        for at, sums in self._run(theta, self._possible(theta)):
+            value[at] = sums.value
+            m1, m2 = self._moments(sums.grid, sums.P)
+            first[at], second[at] = m1 / sums.total[..., None], m2 / sums.total[..., None]
+        return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+
+    def _run(
+        self, theta: np.ndarray, points: np.ndarray, rows: int = 0
+    ) -> Iterator[tuple[np.ndarray, Sums]]:
+        """Sums at points with these indices: modes of many at a time, nodes of fewer."""
+        n = max(1, int(_CELLS / (max(self._width, rows) * self.nodes**self.q)))
+        many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
+        for start in range(0, len(points), many):
+            together = points[start : start + many]
+            ends = self._ends(theta[together])
+            for first in range(0, len(together), n):
+                at = together[first : first + n]
+                yield at, self._sums(theta[at], ends.at(slice(first, first + n)))
+
+    def _sums(self, theta: np.ndarray, ends: Ends) -> Sums:
+        """The trapezoid sums of all groups at n points."""
+        precision, logdet = self._precision(theta)
+        grid, f = self._heights(self._rows_at(theta), precision, ends)
+        q, axes = self.q, tuple(range(2, f.ndim))
+        top = f.max(axes)
+        f -= top.reshape(*top.shape, *(1,) * q)
+        P = np.exp(f, out=f)
+        total = P.sum(axes)
+        cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
+        cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
+        each = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
+        value = each @ self.groups.counts + self._log_prior(theta) - self._known
+        return Sums(value, grid, P, total, each)
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray:
+        """log p(θ) and the rows' constant, (n,)."""
+        p, k = self.p, self.k
+        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        for term, part in zip(
+            self.terms, split_by_size(theta[:, p : p + k], self.terms), strict=True
+        ):
+            total = total + term.log_prior(part, term.spread(part))
+        return total + self.rows.log_prior_dispersion(theta[:, p + k :])
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return pairs_of(self.q)
+
+    @property
+    def _places(self) -> list[slice]:
+        """Each term's effects among all of a level."""
+        ends = np.cumsum([term.q for term in self.terms])
+        return [slice(end - term.q, end) for term, end in zip(self.terms, ends, strict=True)]
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds are within double precision's reach."""
+        away = np.abs(theta - self.start())[:, self._log]
+        return np.flatnonzero((away < _REACH).all(1))
+
+    @property
+    def _width(self) -> int:
+        """What has nodes: groups, or their rows."""
+        return self.N if self._exponential is None else self.G
+
+    def _rows_at(self, theta: np.ndarray) -> RowSums:
+        if self._exponential is not None:
+            return self._exponential.at(theta, self.k)
+        return Directly(self.rows, self.groups, self.R, theta, self.k)
+
+    def _precision(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ⁻¹ (n, q, q) and log |Σ| (n,) at n points θ."""
+        return self._precision_of(theta[:, self.p : self.p + self.k])
+
+    def _precision_of(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ⁻¹ (n, q, q) and log |Σ| (n,) at n points of the terms' part of θ."""
+        parts = split_by_size(u, self.terms)
+        spreads = [term.spread(part) for term, part in zip(self.terms, parts, strict=True)]
+        if len(spreads) == 1:
+            return spreads[0].precision, spreads[0].logdet
+        both = np.zeros((len(u), self.q, self.q))
+        for at, spread in zip(self._places, spreads, strict=True):
+            both[:, at, at] = spread.precision
+        return both, np.sum([spread.logdet for spread in spreads], axis=0)
+
+
+def pairs_of(q: int) -> list[tuple[int, int]]:
+    """Products of a level's q effects whose means are kept: squares first."""
+    return [(i, i) for i in range(q)] + [(i, j) for i in range(q) for j in range(i)]

@@ -1,0 +1,175 @@
+"""Where the nodes of one factor's sums are, how many suffice, and what they leave out."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from .factor_density import NEAR, Ends, FactorDensity, Sums
+from .frame import Frame, Look, find_window, reach, settle
+from .row_sums import RowSums
+
+TOLERANCE = 1e-2  # of the whole log density
+EACH = (
+    1e-3  # of the log of a group's sum: second moments, off by some ten times as much, are to 1 %
+)
+_MARGIN = 1.05  # by which ends found at some points are moved outwards for others
+_MOVE = 1e-2  # of differences of means in θ
+_SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
+_NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
+
+
+class FactorNodes(FactorDensity):
+    """Nodes around each group's mode, or over all of its bumps where there may be several."""
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """What the log density is off by at n points, (n,), by twice the nodes.
+
+        What is seen at the ends would go on beyond them, and is added.
+        """
+        off, cut, _ = self._off(theta)
+        return np.abs(off - self._known) + cut
+
+    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends.
+
+        The last is the largest |log T_Q − log T_2Q| of a single group.
+        """
+        finer = copy(self)
+        finer.nodes = 2 * self.nodes - 1
+        every, within = (slice(None, None, 2),) * self.q, (slice(1, -1),) * self.q
+        axes = tuple(range(2, 2 + self.q))
+        off, cut, largest = np.empty(len(theta)), np.empty(len(theta)), 0.0
+        for at, sums in finer._run(theta, np.arange(len(theta))):
+            half = 2**self.q * sums.P[:, :, *every].sum(axes)
+            inner = sums.P[:, :, *within].sum(axes)
+            each = np.log(half / sums.total)
+            largest = max(largest, float(np.abs(each).max(initial=0.0)))
+            off[at] = each @ self.groups.counts
+            cut[at] = (1 - inner / sums.total) @ self.groups.counts
+        return off, cut, largest
+
+    def choose_nodes(
+        self,
+        theta: np.ndarray,
+        tolerance: float = TOLERANCE,
+        move: bool = True,
+        least: int = 0,
+    ) -> None:
+        """Ends, and the fewest nodes, that suffice at n points; the first of them is the center.
+
+        What nodes are off by at the center is known then, and taken out everywhere: only its change
+        over the posterior matters, where nodes `move` with θ. The moments of each level ask for more of
+        its own sum.
+        """
+        self._learn(theta)
+        for nodes in (nodes for nodes in self.ladder if nodes >= least):
+            self.nodes = nodes
+            off, cut, largest = self._off(theta)
+            self._known = float(off[0])
+            change = off - off[0] if move else off
+            if np.max(np.abs(change) + cut) < tolerance and largest < EACH:
+                return
+
+    def _learn(self, theta: np.ndarray) -> None:
+        """How modes move with θ from the first point, and ends that suffice at all of them."""
+        self._box, self.drop = None, NEAR
+        if self._frame is not None:
+            self._learn_frame(theta)
+            return
+        step = 1e-3 * np.eye(len(theta[0]))
+        points = np.vstack([theta[:1], theta[0] + step])
+        rows, (precision, _) = self._rows_at(points), self._precision(points)
+        z, _ = self._modes(rows, precision, self._guess(points), 1e-4)
+        self._center, self._start = theta[0].copy(), z[0]
+        self._moves = (z[1:] - z[0]).transpose(1, 2, 0) / 1e-3
+        low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
+        for point in theta:
+            ends = self._ends(point[None])
+            low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
+        self._box = low * _MARGIN, high * _MARGIN
+
+    def _learn_frame(self, theta: np.ndarray) -> None:
+        """The same where groups have no modes: moments, how they move, and windows around them."""
+        center, precision = theta[0], self._precision(theta[:1])[0][0]
+        ends = self._ends(theta[:1])
+        still = np.arange(self.p, self.p + self.k)
+        points = np.vstack([center, center + _MOVE * np.eye(len(center))])
+        means = np.empty((len(points), self.G, self.q))
+        for i, point in enumerate(points):
+            if i - 1 in still:  # the spread's own part is in closed form
+                means[i] = means[0]
+                continue
+            mean, cov = self._seen(self._sums(point[None], ends))
+            means[i] = mean
+            if not i:
+                frame = Frame.around(mean, cov, precision, center)
+        self._frame = frame.moving(means, _MOVE, precision)
+        low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
+        for point in theta:
+            sums, (precisions, _) = self._rows_at(point[None]), self._precision(point[None])
+            z, C = self._frame.at(point[None], precisions)
+            look, prior = (
+                self._look(sums, precisions),
+                np.linalg.cholesky(np.linalg.inv(precisions)),
+            )
+            found = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
+            low, high = np.minimum(low, found.low[0]), np.maximum(high, found.high[0])
+        self._box = low * _MARGIN, high * _MARGIN
+
+    def _seen(self, sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+        """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""
+        Z = self._nodes(sums.grid)[0]
+        P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
+        mean = np.einsum("gk,gki->gi", P, Z)
+        away = Z - mean[:, None]
+        return mean, np.einsum("gk,gki,gkj->gij", P, away, away, optimize=True)
+
+    def _look(self, sums: RowSums, precision: np.ndarray) -> Look:
+        """The log integrand at the nodes of windows. See: find_window."""
+        coarse = copy(self)
+        coarse.nodes = _SCANNED[self.q - 1]
+
+        def look(*window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            grid, f = coarse._heights(sums, precision, Ends(*window))
+            return f, coarse._nodes(grid)
+
+        return look
+
+    def _modes(
+        self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
+        step, length, C = self._step(sums, precision, z)
+        z = z + step
+        far = np.flatnonzero(length > close)
+        for _ in range(50):
+            if not len(far):
+                break
+            some = sums.take(far)
+            step, length, C[far] = self._step(some, precision[far], z[far])
+            z[far] += step
+            far = far[length > close]
+        return z, C
+
+    def _guess(self, theta: np.ndarray) -> np.ndarray:
+        """Modes at n points as they move from the center's, (n, G, q)."""
+        away = theta - self._center
+        away[:, self._log] = np.clip(away[:, self._log], -_NEAR, _NEAR)
+        return self._start + np.einsum("gqd,nd->ngq", self._moves, away, optimize=True)
+
+    def _ends(self, theta: np.ndarray) -> Ends:
+        """Modes at n points, and ends as chosen or else searched for."""
+        sums, (precision, _) = self._rows_at(theta), self._precision(theta)
+        if self._frame is not None:
+            z, C = self._frame.at(theta, precision)
+            if self._box is None:
+                prior = np.linalg.cholesky(np.linalg.inv(precision))
+                return Ends(*settle(self._look(sums, precision), z, C, prior, self.drop)[:4])
+            return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
+        if self._box is None:
+            z, C = self._modes(sums, precision, self._guess(theta), 0.05)
+            return Ends(z, C, *self._search(sums, precision, z, C))
+        z, C = self._modes(sums, precision, self._guess(theta), 0.3)
+        return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))

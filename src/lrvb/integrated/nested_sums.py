@@ -1,0 +1,291 @@
+"""Grids and sums of two nested factors: with t = outer + inner, rows are evaluated once for all levels.
+
+The inner integral at every outer node o_j is one matrix product exp(L) K, K_qj = N(t_q − o_j; 0, sd²).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from copy import copy
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import LrvbError
+from .coordinates import FREE, LOG, Kind
+from .factor_nodes import TOLERANCE
+from .groups import gather
+from .regression import Regression, lifted
+from .terms import Term
+
+REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
+# steps of the grid, in units of the smallest conditional sd
+_STEPS = 1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25
+_START = 0.8  # a step that is safe before any was chosen
+_WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
+_MOST = 3000  # nodes of a grid
+_COARSE = 41  # nodes on which a level's information is first looked for
+_SINGLE = 1e-25  # of an inner sum where its outer effect most probably is, for single precision
+_LARGEST = 200.0  # |η| for which exponentials are far from overflow
+_ROOM = 600.0  # the largest logarithm of a product
+_EXTREME = 8.0  # |log sd| up to which grids are made
+
+
+class TooManyNodes(LrvbError):
+    """A θ whose sums would need more nodes than is sensible."""
+
+
+class Grid(NamedTuple):
+    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), the two sds, and K (Q, J).
+
+    K_qj is the inner effect's density at t_q − o_j, times the step.
+    """
+
+    t: np.ndarray
+    o: np.ndarray
+    outer: float
+    inner: float
+    K: np.ndarray
+
+
+class Sums(NamedTuple):
+    """Of one θ: log p(y | θ); error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta."""
+
+    value: float
+    error: float
+    grid: Grid
+    W: np.ndarray
+    F: np.ndarray
+    P: np.ndarray
+    eta: np.ndarray
+
+
+class NestedSums:
+    """θ = (β, log sd of outer, log sd of inner, dispersions), with both factors' levels summed out.
+
+    Every level of `inner` lies within one of `outer`; each has one intercept.
+    """
+
+    def __init__(self, rows: Regression, outer: Term, inner: Term):
+        self.outer, self.inner = outer, inner
+        self.within = gather(inner.codes, inner.levels)
+        parent = outer.codes[self.within.rows][self.within.starts]
+        # inner groups are put in the order of their outer level, so that both are runs
+        order = np.argsort(parent, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        placed = rank[self.within.of]
+        by_place = np.argsort(placed, kind="stable")
+        self.rows = rows.take(self.within.rows[by_place])
+        self.of = placed[by_place]
+        self.starts = np.searchsorted(self.of, np.arange(len(order)))
+        self.inner_level = inner.codes[self.within.rows][self.within.starts][order]
+        self.above = gather(parent[order], outer.levels)
+        self.constant = rows.likelihood.constant(rows.columns)
+        self.p = rows.p
+        # rows of the largest inner level, of one trial each
+        single = all(bool(np.all(column == 1)) for column in rows.columns[1:])
+        self.largest = float(np.bincount(self.of).max()) if single else np.inf
+        self.information: tuple[float, float] | None = None
+        self.step, self.single = _START, False
+        self._center = self.start()[self.p :]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return FREE * self.p + 2 * LOG + self.rows.likelihood.kinds
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the smallest factor."""
+        return self.outer.levels
+
+    def start(self) -> np.ndarray:
+        """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
+        tail = self.rows.dispersion_start()
+        return np.concatenate([self.rows.mean, np.full(2, np.log(0.5 * self.rows.unit)), tail])
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the grids.
+
+        Only tails are: at the mode, `derivatives` and `choose_nodes` raise instead.
+        """
+        result = np.full(len(theta), -np.inf)
+        for i in self._possible(theta):
+            with contextlib.suppress(TooManyNodes):
+                result[i] = self._sums(theta[i]).value
+        return result + self._log_prior(theta)
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Σ over outer levels of |log T − log T of twice the nodes|, at n points (n,)."""
+        finer = copy(self)
+        finer.step = self.step / 2
+        return np.array([finer._sums(t, half=True).error for t in theta])
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """The widest grid steps whose error is within TOLERANCE at all n points."""
+        self._center = theta[0, self.p :]
+        found = [self._informations(t) for t in theta]
+        self.information = max(i for i, _ in found), max(o for _, o in found)
+        self.single = True
+        for step in _STEPS:
+            self.step = step
+            if self.error(theta).max() < TOLERANCE:
+                return
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes of outer + inner, and the product with the outer nodes."""
+        grid = self._grid(np.r_[self.rows.mean, self._center])
+        products = len(self.starts) * len(grid.t) * len(grid.o) / 20
+        return len(self.of) * len(grid.t) + products + 1000
+
+    def _possible(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points whose sds the grids can cover."""
+        sds = theta[:, self.p : self.p + 2] - np.log(self.rows.unit)
+        return np.flatnonzero((np.abs(sds) < _EXTREME).all(1))
+
+    def _informations(self, theta: np.ndarray) -> tuple[float, float]:
+        """The largest information that rows have of an inner level, and of an outer level."""
+        p = self.p
+        sd_o, sd_i = np.exp(theta[p : p + 2])
+        total = np.hypot(sd_o, sd_i)
+        t = np.linspace(-1, 1, _COARSE) * REACH * total
+        eta = self.rows.predictor(theta[None, :p])[0][:, None] + t
+        columns = tuple(column[:, None] for column in self.rows.columns)
+        phi = lifted(self.rows.phi(theta[None, p + 2 :]), 1)
+        likelihood = self.rows.likelihood
+        _, information = likelihood.derivatives(columns, eta, phi)
+        log_p = np.add.reduceat(likelihood.log_p(columns, eta, phi), self.starts, axis=0)
+        log_p -= (t / total) ** 2 / 2
+        P = np.exp(log_p - log_p.max(1, keepdims=True))
+        P /= P.sum(1, keepdims=True)
+        information = np.maximum(information, 0.0)
+        inner = (np.add.reduceat(information, self.starts, axis=0) * P).sum(1)
+        # an inner level passes on at most what its own sd leaves of it
+        passed = inner / (1 + sd_i**2 * inner)
+        return float(inner.max()), float(self.above.sum(passed, axis=0).max())
+
+    def _grid(self, theta: np.ndarray) -> Grid:
+        """Grids with steps of `step` times the smallest conditional sd of a level.
+
+        Where the inner sd is so small that one grid for all would be longer, every outer node has
+        its own: t = o_j + inner, and K is zero but for its own nodes.
+        """
+        sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
+        of_inner, of_outer = self.information or self._informations(theta)
+        unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
+        widest = _WIDEST * self.rows.unit
+        half_o = _half(sd_o, self.step * min(unit_o, widest))
+        step = self.step * min(unit_i, widest)
+        shared, apart = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+        size = min(2 * shared + 1, (2 * apart + 1) * (2 * half_o + 1))
+        if size > _MOST:
+            raise TooManyNodes(
+                f"A nested sum would need {size} nodes: rows know a level far better than its sd does. "
+                "The gaussian block is the way for such rows.",
+                nodes=size,
+            )
+        o = np.linspace(-1, 1, 2 * half_o + 1) * REACH * sd_o
+        if 2 * shared + 1 <= size:
+            t = np.linspace(-1, 1, 2 * shared + 1) * REACH * np.hypot(sd_o, sd_i)
+            density = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2)
+            return Grid(t, o, sd_o, sd_i, density * ((t[1] - t[0]) / (sd_i * np.sqrt(2 * np.pi))))
+        e = np.linspace(-1, 1, 2 * apart + 1) * REACH
+        weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
+        K = np.kron(np.eye(len(o)), weight[:, None])
+        return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
+
+    def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
+        """Both sums of one θ without its prior and, if asked, their error from half the nodes.
+
+        Relative to each inner level's peak single precision is enough for draws, but where levels of one
+        outer level contradict each other so much that it has no number for it.
+        """
+        grid = self._grid(theta)
+        eta = self.rows.predictor(theta[None, : self.p])[0]
+        L = self._heights(theta, eta, grid.t)
+        peak = L.max(1, keepdims=True)
+        L -= peak
+        if not self.single:
+            return self._outer(grid, L, peak, eta, half)
+        quick = self._outer(grid, L.astype(np.float32), peak, eta, half)
+        best = quick.P.argmax(1)[self.above.of]
+        if quick.F[np.arange(len(best)), best].min() > _SINGLE:
+            return quick
+        return self._outer(grid, L, peak, eta, half)
+
+    def logarithms(self, theta: np.ndarray) -> tuple[Grid, np.ndarray, np.ndarray, np.ndarray]:
+        """Grid, L (M, Q), log F (M, J) and the log integrand over o (G, J) of one θ, in double precision.
+
+        They are without the rows' constants.
+        """
+        grid = self._grid(theta)
+        L = self._heights(theta, self.rows.predictor(theta[None, : self.p])[0], grid.t)
+        peak = L.max(1, keepdims=True)
+        log_F = np.log(np.maximum(np.exp(L - peak) @ grid.K, np.finfo(float).tiny)) + peak
+        return grid, L, log_F, self.above.sum(log_F, axis=0) - (grid.o / grid.outer) ** 2 / 2
+
+    def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
+        rows, w = self.rows, self.rows.weights
+        y = rows.columns[0] if w is None else w * rows.columns[0]
+        far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
+        if rows.likelihood.exponential == "rate" and far < _LARGEST:
+            # Σ yη + t Σ y − e^t Σ e^η
+            counts = np.add.reduceat(y, self.starts)
+            rate = np.exp(eta) if w is None else w * np.exp(eta)
+            total = np.add.reduceat(rate, self.starts)
+            L = np.multiply.outer(counts, t) - np.multiply.outer(total, np.exp(t))
+            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+        if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:
+            # Σ yη + t Σ y − log Π (1 + e^η e^t), over rows of one trial
+            odds = np.multiply.outer(np.exp(eta), np.exp(t))
+            odds += 1
+            L = np.log(np.multiply.reduceat(odds, self.starts, axis=0))
+            np.subtract(np.multiply.outer(np.add.reduceat(y, self.starts), t), L, out=L)
+            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+        columns = tuple(column[:, None] for column in rows.columns)
+        phi = lifted(rows.phi(theta[None, self.p + 2 :]), 1)
+        log_rows = rows.likelihood.log_p(columns, eta[:, None] + t, phi)
+        return np.add.reduceat(log_rows, self.starts, axis=0)
+
+    def _outer(
+        self, grid: Grid, L: np.ndarray, peak: np.ndarray, eta: np.ndarray, half: bool
+    ) -> Sums:
+        """The sums over inner effects and over outer ones, in the precision of L = log W (M, Q)."""
+        _, o, sd_o, _, K = grid
+        K = K.astype(L.dtype)
+        W = np.exp(L)
+        tiny = np.finfo(L.dtype).tiny
+        F = np.maximum(W @ K, tiny)
+        base = (o / sd_o) ** 2 / 2
+        J = self.above.sum(np.log(F) + peak, axis=0) - base
+        top = J.max(1, keepdims=True)
+        P = np.exp(J - top)
+        total = P.sum(1)
+        scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
+        values = top[:, 0] + np.log(total * scale)
+        error, whole = 0.0, F
+        if half:
+            F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
+            J = self.above.sum(np.log(F) + peak, axis=0) - base
+            halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
+            error = float(np.abs(values - halves).sum())
+        own = grid._replace(K=K)
+        return Sums(float(values.sum()), error, own, W, whole, P / total[:, None], eta)
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray:
+        """log p(θ) and the rows' constant, (n,)."""
+        p = self.p
+        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        for j, term in enumerate((self.outer, self.inner)):
+            part = theta[:, p + j : p + j + 1]
+            total = total + term.log_prior(part, term.spread(part))
+        return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def _half(sd: float, step: float) -> int:
+    """Steps to either side that reach REACH sds: even, so that every second node has both ends."""
+    half = max(6, int(np.ceil(REACH * sd / step)))
+    return half + half % 2
