@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..data.files import whole
 
-MFVB, LRVB = "#d1622b", "#1f6fb2"
+MFVB, LRVB, CERTIFIED = "#d1622b", "#1f6fb2", "#222222"
 LINE = "0.35"  # where estimate and truth agree
 
 
@@ -47,13 +47,15 @@ def diagonal(axis: Axes, low: float, high: float) -> None:
     axis.plot([low, high], [low, high], color=LINE, linewidth=1, zorder=0)
 
 
-def legend_below(figure: Figure, share: float = 0.07) -> None:
-    """Name the two colours below all panels, in the lowest `share` of the figure's height."""
+def legend_below(figure: Figure, share: float = 0.07, *, certified: bool = False) -> None:
+    """Name the colours below all panels, in the lowest `share` of the figure's height."""
     handles = [
         Line2D([], [], marker="o", linestyle="", color=MFVB, label="mean field (MFVB)"),
         Line2D([], [], marker="o", linestyle="", color=LRVB, label="linear response (LRVB)"),
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=2, frameon=False)
+    if certified:
+        handles.append(Line2D([], [], marker="o", ls="", color=CERTIFIED, label="certified"))
+    figure.legend(handles=handles, loc="lower center", ncols=3, frameon=False)
     figure.tight_layout(rect=(0, share, 1, 1))
 
 

@@ -103,9 +103,11 @@ def ideal_mixture():
         pairs = {"first": np.array(names)[i], "second": np.array(names)[j], "lrvb": cov}
         covariances = pd.DataFrame({"data set": number, **pairs, "mfvb": 0.0, "gibbs": cov})
         seconds = {"fit_and_response": 0.1, "response": 0.01, "gibbs": 9.0}
-        parts.append((table, covariances, pd.DataFrame([{"data set": number, **seconds}])))
+        sound = table[["data set", "quantity", "mean", "sd"]].assign(verdict="trust", k_hat=0.1)
+        times = pd.DataFrame([{"data set": number, **seconds}])
+        parts.append((table, covariances, times, sound.assign(ess=500.0)))
     joined = (pd.concat(part, ignore_index=True) for part in zip(*parts, strict=True))
-    return dict(zip(("globals", "covariances", "times"), joined, strict=True))
+    return dict(zip(("globals", "covariances", "times", "certified"), joined, strict=True))
 
 
 def ideal_mnist():
@@ -172,6 +174,10 @@ PERTURBATIONS = [
     ("mixture", without("globals", "`data set` == 7"), "effective", "differs"),
     ("mixture", changed("covariances", "first == 'mu[0,0]'", lrvb=-1.0), "off-diagonal", "differs"),
     ("mixture", changed("times", "`data set` == 7", fit_and_response=100.0), "faster", "differs"),
+    # ten ratios of errors 1/√(2·3000) and 1/√(2·500): four errors of their mean are 0.043
+    ("mixture", changed("certified", ONE, sd=1.05), "mean certified", "differs"),
+    ("mixture", changed("certified", ONE, sd=0.95), "mean certified", "differs"),
+    ("mixture", without("certified", f"{ONE} and `data set` == 7"), "mean certified", "differs"),
     ("mnist", changed("errors", "reading == 'int8'", wrong=1.1), "test error with", "differs"),
     ("mnist", changed("globals", "quantity == 'mu[0,0]'", sd=1.06), "mean LRVB", "differs"),
     ("mnist", changed("globals", "reading == 'int8'", mfvb_sd=1.07), "mean field", "differs"),
@@ -220,6 +226,26 @@ def test_every_check_has_a_change_that_fails_it():
         found = module.EXPERIMENT.findings(ideal(), {**module.settings(False), **options})
         watched = [check for experiment, _, check, _ in PERTURBATIONS if experiment == name]
         assert all(any(check in words for check in watched) for words in found.checks)
+
+
+def test_the_certified_series_is_in_the_words_and_the_numbers():
+    """Third series, k-hat and verdicts; tables without certificates say that they have none."""
+    tables, settings = ideal_mixture(), {**mixture.settings(False), "data sets": 10}
+    found = mixture.EXPERIMENT.findings(tables, settings)
+    assert "k-hat is 0.10 in the median and 0.10 at most" in found.reason
+    assert "verdicts are 100.0% trust" in found.reason
+    assert_allclose(found.numbers["certified"].dropna(), np.ones(4), rtol=1e-12)
+    without_any = {name: table for name, table in tables.items() if name != "certified"}
+    old = mixture.EXPERIMENT.findings(without_any, settings)
+    assert "made without certificates" in old.reason
+    assert "certified" not in old.numbers
+    assert len(old.checks) == len(found.checks) - 1
+    assert old.verdict == "reproduced"
+
+
+def test_figures_of_tables_without_certificates(tmp_path):
+    tables = {name: table for name, table in ideal_mixture().items() if name != "certified"}
+    check_figures(mixture.EXPERIMENT, tables, tmp_path)
 
 
 # ---- the parts -----------------------------------------------------------------------------

@@ -45,6 +45,15 @@ def test_every_check_of_the_full_run_holds(name):
     assert findings.verdict == ("corrected" if name in corrected else "reproduced")
 
 
+def test_the_stored_mixture_has_its_certified_series():
+    """Certificates of every parameter of every data set, none with weights that have no average."""
+    experiment, tables, provenance = stored("mixture")
+    keys = ["data set", "quantity"]
+    assert tables["certified"][keys].equals(tables["globals"][keys])
+    assert tables["certified"]["k_hat"].max() < 0.6
+    assert "k-hat" in experiment.findings(tables, provenance["settings"]).reason
+
+
 def test_the_accuracy_table_is_made_of_the_results():
     """docs/accuracy.md, row by row."""
     assert accuracy_table() in (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")

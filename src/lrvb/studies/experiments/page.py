@@ -82,6 +82,7 @@ def _section(result: Result) -> str:
         "platform": origin["platform"],
         "commit": origin["commit"] or "not from a checkout",
         "labels": ", ".join(experiment.labels),
+        **({"note": origin["note"]} if "note" in origin else {}),
     }
     pieces += [
         html.details("Settings", html.facts(settings)),

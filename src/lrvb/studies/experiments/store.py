@@ -23,7 +23,7 @@ import pandas as pd
 from ...data.files import remove_leftovers, whole
 from .base import Experiment, Settings, Tables
 
-FORMAT = 1  # of what a task leaves on disk
+FORMAT = 2  # of what a task leaves on disk
 # Every digit is read as it was written; from 3.1 on pandas does so unasked.
 EXACT: dict[str, Any] = {"float_precision": "round_trip"}
 if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1):

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...report.figure_files import LINE, LRVB, MFVB, bare, diagonal, pretty, save
+from ...report.figure_files import CERTIFIED, LINE, LRVB, MFVB, bare, diagonal, pretty, save
 
-SECOND, CERTIFIED = "#3aa655", "#222222"
+SECOND = "#3aa655"
 LANES = (-0.3, -0.1, 0.1, 0.3)  # of the methods around a quantity's line
 SPAN = 3.0  # where values differ by less than this factor, a linear scale is easier to read
 Tables = Mapping[str, pd.DataFrame]
