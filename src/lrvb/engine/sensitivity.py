@@ -207,12 +207,17 @@ def means_at(fit: Fit, etas: np.ndarray) -> np.ndarray:
 
 
 @in_double
-def row_densities(fit: Fit, points: np.ndarray) -> Iterator[np.ndarray]:
-    """log ∫ p(x_n, z | α) dz (S, n) at points m = T(α) (S, a), chunk by chunk of the rows."""
+def row_densities(
+    fit: Fit, points: np.ndarray, rows: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
+    """log ∫ p(x_n, z | α) dz (S, n) at points m = T(α) (S, a), chunk by chunk of the rows.
+
+    At any other m it is ℓ̄_n(m), the row's term and entropy at their best q(z).
+    """
     require_rows(fit)
     problem = fit.problem
     program = row_density_program(problem.structure)
-    for chunk in chunks(problem, _length(fit)):
+    for chunk in chunks(problem, _length(fit), rows):
         parts = []
         for here, part in point_chunks(points, len(chunk.weights)):
             values = np.asarray(program(problem.traced, part, chunk.columns))

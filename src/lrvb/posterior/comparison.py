@@ -24,8 +24,8 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
     `models` has names of your own for models with `loo()` (a `MixedModel`, a posterior of `lrvb.infer`, a
     `GaussianMixture`), or tables of `loo()`. Columns: `elpd`, the sum of log p(y_i | y_−i); `difference`
     from the best and its standard error `se`; `weight`, stacking's; `p_loo`, where draws of every model
-    have all its parameters; `n_bad`, the k_hats above 0.7; and `log_evidence` beside, where it is known of
-    any model. With `by` whole groups of rows are predicted.
+    have all its parameters; `n_bad`, the rows that `loo()` calls not reliable; and `log_evidence` beside,
+    where it is known of any model. With `by` whole groups of rows are predicted.
     """
     import pandas as pd
 
@@ -147,7 +147,7 @@ def _sentence(result: pd.DataFrame) -> str:
     said += " Weights are those of stacking."
     bad = [f"{int(n)} of '{name}'" for name, n in result["n_bad"].items() if n]
     if bad:
-        said += f" k_hat is above 0.7 for {', '.join(bad)}: those elpd are not reliable."
+        said += f" By k_hat (or `moved`) those elpd are not reliable: {', '.join(bad)}."
     if "log_evidence" in result and (blank := result.index[result["log_evidence"].isna()]).size:
         named = ", ".join(f"'{name}'" for name in blank)
         said += f" The evidence of {named} is not known."

@@ -35,7 +35,7 @@ def loo_table(
     if not fit.problem.structure.conjugate:
         raise InvalidModel(
             "Row densities with local variables integrated out need rows that are linear in them, "
-            'such as NormalPoisson(local="tilted"); this model\'s are not.'
+            'such as NormalPoisson(local="tilted"); this model\'s are not. loo(draws=0) has their bounds.'
         )
     units = sensitivity.units
     points = T if units is None else np.linalg.solve(units.M, (T - units.c).T).T
@@ -111,20 +111,15 @@ def _table(
     table = pd.DataFrame({"elpd": elpd, "k_hat": k_hat}, index=pd.Index(labels))
     if not np.all(w == 1):
         table["weight"] = w
-    total = float(w @ elpd)
     bad = int(np.sum(~(k_hat <= GOOD)))
     require_finite("elpd", elpd, table.index)
-    spread = float(np.std(elpd, ddof=1)) if len(table) > 1 else 0.0
-    attrs = {
-        "elpd_loo": total,
-        "se": float(np.sqrt(w.sum()) * spread),
-        "p_loo": float(w @ (full - elpd)) if given_all else np.nan,
-        "n_bad": bad,
-    }
+    attrs = {**sums(elpd, full, w), "n_bad": bad}
+    if not given_all:
+        attrs["p_loo"] = np.nan
     effective = f", p_loo {attrs['p_loo']:.1f}" if given_all else ""
     result = noted(
         table,
-        f"elpd_loo {total:.1f}, standard error {attrs['se']:.1f}{effective}, from {source}; "
+        f"elpd_loo {attrs['elpd_loo']:.1f}, standard error {attrs['se']:.1f}{effective}, from {source}; "
         + (
             "every k_hat is at most 0.7."
             if not bad
@@ -134,6 +129,16 @@ def _table(
     )
     result.attrs.update(attrs)
     return result
+
+
+def sums(elpd: np.ndarray, full: np.ndarray, w: np.ndarray) -> dict[str, float]:
+    """`elpd_loo`, its standard error `se` and `p_loo` of rows that count w (n,) times."""
+    spread = float(np.std(elpd, ddof=1)) if len(elpd) > 1 else 0.0
+    return {
+        "elpd_loo": float(w @ elpd),
+        "se": float(np.sqrt(w.sum()) * spread),
+        "p_loo": float(w @ (full - elpd)),
+    }
 
 
 def _log_sum(values: np.ndarray) -> np.ndarray:

@@ -24,6 +24,6 @@ class MixtureQuestions:
         return self.posterior_.check(by)
 
     def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
-        """Leave-one-out log predictive density of every row; see `Posterior.loo`."""
+        """Leave-one-out log predictive density of every row, quick with `draws=0`; see `Posterior.loo`."""
         check_is_fitted(self)
         return self.posterior_.loo(draws, seed)
