@@ -29,6 +29,7 @@ ROWS, GROUPS = 400, 20
 RNG = np.random.default_rng(12)
 G, X = RNG.integers(0, GROUPS, ROWS), RNG.normal(size=ROWS)
 ETA = 0.4 + 0.5 * X + 0.6 * RNG.normal(size=GROUPS)[G]
+GATES = ("zi", "hurdle")  # probabilities of a zero
 HALF = 10.0  # scale of the half-normal prior of a dispersion
 
 
@@ -43,6 +44,53 @@ class Case(NamedTuple):
 def _beta(eta: Any, phi: Any) -> Any:
     mean = jax.nn.sigmoid(eta)
     return dist.Beta(mean * phi, (1 - mean) * phi)
+
+
+class Hurdle(dist.Distribution):
+    """Zero with probability `gate`, else a positive count of `base`."""
+
+    support = dist.constraints.nonnegative_integer
+
+    def __init__(self, base: Any, gate: Any) -> None:
+        self.base, self.gate = base, gate
+        super().__init__(base.batch_shape)
+
+    def log_prob(self, y: Any) -> Any:
+        """log p of the zeros and of the truncated counts."""
+        some = jnp.log1p(-jnp.exp(self.base.log_prob(jnp.zeros_like(y))))
+        positive = jnp.log1p(-self.gate) + self.base.log_prob(jnp.maximum(y, 1)) - some
+        return jnp.where(y == 0, jnp.log(self.gate), positive)
+
+
+def _counts(family: str, rng: np.random.Generator) -> Case:
+    """Counts of a mean exp η, with zeros of another origin in a fifth of the rows or decided first."""
+    zeros, over = family.split("_")[0], family.endswith("negbinomial")
+    rate = np.exp(ETA + 0.6) * (rng.gamma(2.0, 1 / 2.0, ROWS) if over else 1.0)
+    y = rng.poisson(rate)
+    if zeros == "hurdle":
+        while (none := y == 0).any():
+            y[none] = rng.poisson(rate[none])
+    if zeros in ("zero", "hurdle"):
+        y = np.where(rng.uniform(size=ROWS) < 0.2, 0, y)
+
+    def likelihood(eta: Any, *given: Any) -> Any:
+        shape, gate = given[0] if over else None, given[-1]
+        base = dist.NegativeBinomial2(jnp.exp(eta), shape) if over else dist.Poisson(jnp.exp(eta))
+        if zeros == "hurdle":
+            return Hurdle(base, gate)
+        return dist.ZeroInflatedDistribution(base, gate=gate) if zeros == "zero" else base
+
+    gates = {"zero": ("zi",), "hurdle": ("hurdle",)}.get(zeros, ())
+    return Case(y.astype(float), likelihood, (("shape",) if over else ()) + gates)
+
+
+COUNTS = (
+    "negbinomial",
+    "zero_inflated_poisson",
+    "zero_inflated_negbinomial",
+    "hurdle_poisson",
+    "hurdle_negbinomial",
+)
 
 
 def cases() -> dict[str, Case]:
@@ -79,15 +127,17 @@ def cases() -> dict[str, Case]:
             lambda eta, threshold: dist.OrderedLogistic(eta, threshold),
             ("threshold",),
         ),
+        **{family: _counts(family, np.random.default_rng(5)) for family in COUNTS},
     }
 
 
 def ours(family: str, case: Case) -> tuple[lrvb.MixedModel, float]:
     """The fit, and seconds of the processor."""
     priors: dict[str, Any] = {"fixed": lrvb.prior.Normal(0, 5), "1|g": lrvb.prior.HalfNormal(1.0)}
+    special = {"threshold": lrvb.prior.Normal(0, 5), "df": lrvb.prior.Gamma(2, 0.1)}
+    special |= {gate: lrvb.prior.Beta(1, 1) for gate in GATES}
     for name in case.dispersions:
-        own = lrvb.prior.Normal(0, 5) if name == "threshold" else lrvb.prior.HalfNormal(HALF)
-        priors[name] = lrvb.prior.Gamma(2, 0.1) if name == "df" else own
+        priors[name] = special.get(name, lrvb.prior.HalfNormal(HALF))
     start = time.process_time()
     model = lrvb.MixedModel("y ~ x + (1|g)", family, priors).fit({"y": case.y, "x": X, "g": G})
     return model, time.process_time() - start
@@ -116,6 +166,8 @@ def nuts(case: Case) -> tuple[dict[str, np.ndarray], float]:
                 # the prior of ours is of thresholds at the mean of x
                 numpyro.factor("t prior", dist.Normal(0, 5).log_prob(t - slope * X.mean()).sum())
                 given.append(t)
+            elif name in GATES:
+                given.append(numpyro.sample(name, dist.Beta(1.0, 1.0)))
             else:
                 given.append(numpyro.sample(name, dist.HalfNormal(HALF)))
         eta = level + slope * X + sd * effects[G]

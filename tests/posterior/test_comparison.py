@@ -67,6 +67,25 @@ def test_unreliable_weights_are_said():
     assert "predicts better" in table.note
 
 
+def test_no_column_is_empty():
+    """p_loo is of models whose draws have all parameters; who has no evidence is named beneath the table."""
+
+    class Known:
+        log_evidence_ = -3.0
+
+        def loo(self):
+            return _table(POINTS[:, 0], p_loo=np.nan)
+
+    tables = {"a": _table(POINTS[:, 0]), "b": _table(POINTS[:, 1])}
+    both = lrvb.compare(tables)
+    assert both["p_loo"].notna().all()
+    assert "log_evidence" not in both
+    mixed = lrvb.compare({"known": Known(), **tables})
+    assert "p_loo" not in mixed
+    assert mixed.loc["known", "log_evidence"] == -3.0
+    assert "The evidence of 'b', 'a' is not known" in mixed.note
+
+
 def test_models_are_compared_by_their_own_rows():
     """A mixed model with the covariate that made the rows, and one without."""
     rng = np.random.default_rng(1)
@@ -78,6 +97,7 @@ def test_models_are_compared_by_their_own_rows():
     table = lrvb.compare(models)
     assert table.index[0] == "y ~ x + (1|g)"
     assert table["log_evidence"].is_monotonic_decreasing
+    assert table.notna().all(axis=None)
     assert lrvb.compare(models, by="g").index[0] == "y ~ x + (1|g)"
     with pytest.raises(lrvb.InvalidModel, match="different responses"):
         lrvb.compare(

@@ -23,9 +23,9 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
 
     `models` has names of your own for models with `loo()` (a `MixedModel`, a posterior of `lrvb.infer`, a
     `GaussianMixture`), or tables of `loo()`. Columns: `elpd`, the sum of log p(y_i | y_−i); `difference`
-    from the best and its standard error `se`; `weight`, stacking's; `p_loo` where draws have all
-    parameters; `n_bad`, the k_hats above 0.7; and `log_evidence` beside, where it is known. With `by` whole
-    groups of rows are predicted.
+    from the best and its standard error `se`; `weight`, stacking's; `p_loo`, where draws of every model
+    have all its parameters; `n_bad`, the k_hats above 0.7; and `log_evidence` beside, where it is known of
+    any model. With `by` whole groups of rows are predicted.
     """
     import pandas as pd
 
@@ -55,6 +55,11 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
         index=pd.Index(list(tables), name="model"),
     )
     result = result.sort_values("elpd", ascending=False, kind="stable")
+    unknown = {
+        "p_loo": result["p_loo"].isna().any(),
+        "log_evidence": result["log_evidence"].isna().all(),
+    }
+    result = result.drop(columns=[name for name, missing in unknown.items() if missing])
     return noted(result, _sentence(result))
 
 
@@ -143,4 +148,7 @@ def _sentence(result: pd.DataFrame) -> str:
     bad = [f"{int(n)} of '{name}'" for name, n in result["n_bad"].items() if n]
     if bad:
         said += f" k_hat is above 0.7 for {', '.join(bad)}: those elpd are not reliable."
+    if "log_evidence" in result and (blank := result.index[result["log_evidence"].isna()]).size:
+        named = ", ".join(f"'{name}'" for name in blank)
+        said += f" The evidence of {named} is not known."
     return said

@@ -53,6 +53,12 @@ def test_successes_and_failures():
     np.testing.assert_array_equal(one.apply(data.head()).trials, other.trials[:5])
     with pytest.raises(lrvb.LrvbError, match="is for family='binomial'"):
         build("cbind(s, f) ~ x", data, "poisson")
+    for bad, problem in ((-1, "is negative"), (0.5, "whole number")):
+        wrong = data.astype({"f": float})
+        wrong.iloc[3, wrong.columns.get_loc("f")] = bad
+        with pytest.raises(lrvb.InvalidData, match=problem) as found:
+            build("cbind(s, f) ~ x", wrong, "binomial")
+        assert (found.value.column, found.value.row) == ("f", 3)
 
 
 def test_a_dot_is_every_other_column():

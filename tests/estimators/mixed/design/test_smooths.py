@@ -83,6 +83,7 @@ def test_points_beyond_the_data_are_told():
         ("y ~ s(c3)", "'c3' has 3 different values, fewer than the k=10 functions"),
         ("y ~ s(nothing)", "no column 'nothing'"),
         ("y ~ s(g)", "needs numbers, but column 'g' holds text"),
+        ("y ~ s(x, by=w)", r"The column 'w' of s\(x, by=w\) holds numbers that are no levels"),
         ("y ~ x + s(x)", r"is an exact combination of"),
     ],
 )

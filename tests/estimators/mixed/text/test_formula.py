@@ -129,6 +129,10 @@ y ~ (1|2)            | The name of a grouping column was expected
        ^
 y ~ (1|a:a)          | already part of this group
          ^
+y ~ ar1(t|g)         | There is no ar1(...)
+    ^
+y ~ x + cs(1|g)      | structures={'t': Q}
+        ^
 y|g ~ x              | only right of '~'
  ^
 y ~ x*offset(z)      | An offset was expected as a term of its own
