@@ -136,7 +136,12 @@ def test_the_users_precision_is_left_alone():
         (lambda x: jnp.log(-1 - x @ x), np.zeros(2), "not a number at any of 64 starting points"),
         (lambda x: -x @ x + 0 * jnp.sqrt(x - x).sum(), np.zeros(2), "or its gradient is not a"),
         (lambda x: -(x**2), np.zeros(2), "must be one number"),
-        (lambda x: -np.sum(np.asarray(x) ** 2), np.zeros(2), "raised TracerArrayConversionError"),
+        (lambda x: -np.sum(np.asarray(x) ** 2), np.zeros(2), "TracerArray.* Write it in jax.numpy"),
+        (
+            lambda x: -(x[0] ** 2) if x[0] > 0 else 0.0,
+            np.zeros(1),
+            "TracerBool.* Write it in jax.numpy",
+        ),
         (lambda x: 1 / 0, np.zeros(2), "raised ZeroDivisionError"),
         (lambda x: -(x[0] ** 2), np.zeros(2), "has no finite integral"),
         (lambda x: -((x[0] - x[1]) ** 2), np.zeros(2), "has no finite integral"),
@@ -150,6 +155,16 @@ def test_the_users_precision_is_left_alone():
 def test_sentences(f, start, sentence):
     with pytest.raises(lrvb.InvalidModel, match=sentence):
         lrvb.from_log_density(f, start).infer()
+
+
+def test_functions_of_moments():
+    """`of` takes moments, `functions` values: the delta method is the same, and a sentence says how."""
+    model = lrvb.from_log_density(lambda v: -(v["a b"] ** 2) - v["c"] ** 2, {"a b": 0.0, "c": 0.0})
+    posterior = model.infer(check=False, functions={"d": lambda v: v["a b"] - 2 * v["c"]})
+    found = posterior.of({"e": lambda m: m["a b"].x - 2 * m.c.x})
+    np.testing.assert_allclose(found["sd"], posterior.sd("d"), rtol=1e-6)
+    with pytest.raises(lrvb.InvalidModel, match=r"such as m\['a b'\]\.x, and jax.numpy"):
+        posterior.of(lambda m: m["a b"] / m["c"])
 
 
 def test_sentences_of_infer():

@@ -95,6 +95,18 @@ def _traced(f: Callable[[Any], Any], size: int, what: str) -> Any:
         ) from error
 
 
+def told(error: Exception) -> str:
+    """What was raised, in a sentence, and the remedy where JAX met code that is not for it."""
+    text = f"raised {type(error).__name__}: {first_line(error)}"
+    foreign = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
+    if isinstance(error, foreign):
+        text += (
+            " Write it in jax.numpy: functions of NumPy, SciPy or math, and `if` or `while` on a value, "
+            "cannot be differentiated; jax.numpy.where takes the place of `if`."
+        )
+    return text
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error says, with a full stop."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -107,6 +119,6 @@ def _applied(name: str, f: Callable[[Any], Any], found: Mapping[str, Any]) -> An
         return jnp.asarray(f(dict(found)))
     except Exception as error:
         raise InvalidModel(
-            f"functions['{name}'] raised {type(error).__name__}: {first_line(error)} It is called with "
-            f"a dictionary of the model's values: {', '.join(list(found)[:8])}."
+            f"functions['{name}'] {told(error)} It is called with a dictionary "
+            f"of the model's values: {', '.join(list(found)[:8])}."
         ) from error

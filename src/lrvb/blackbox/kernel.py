@@ -11,7 +11,7 @@ from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
-from .density import Density, first_line
+from .density import Density, told
 
 BATCH = 64  # points of one call; gradients in batches cost a third to a fourteenth of single ones
 WIDE = 256  # of the named values, which need no gradient
@@ -99,9 +99,7 @@ class Batched:
         except LrvbError:
             raise
         except Exception as error:
-            raise InvalidModel(
-                f"{what} raised {type(error).__name__}: {first_line(error)}"
-            ) from error
+            raise InvalidModel(f"{what} {told(error)}") from error
         self._constants = [jnp.asarray(c) for c in closed.consts]
         self.batch = batch
 

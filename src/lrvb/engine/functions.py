@@ -141,7 +141,8 @@ def _jacobian(q: Estimated, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[
         first = str(error).partition("\n")[0].rstrip(".")[:200]
         raise InvalidModel(
             f"The function cannot be differentiated ({type(error).__name__}: {first}). Write it "
-            "with the model's moments and jax.numpy, and return a number or an array."
+            f"with the model's moments, such as {_example(q)}, and jax.numpy, and return a number or an "
+            "array."
         ) from error
     if not (np.isfinite(value).all() and np.isfinite(J).all()):
         raise InvalidModel(
@@ -150,3 +151,11 @@ def _jacobian(q: Estimated, f: Callable[[Any], Any]) -> tuple[np.ndarray, tuple[
         )
     shape = J.shape[:-1]
     return J.reshape(-1, J.shape[-1]), shape
+
+
+def _example(q: Estimated) -> str:
+    """How the moments of the first block are written."""
+    named = q.moments(jnp.asarray(q.m))
+    first = next(iter(named))
+    block = f"m.{first}" if first.isidentifier() else f"m[{first!r}]"
+    return f"{block}.{named[first]._fields[0]}"
