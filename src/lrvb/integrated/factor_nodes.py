@@ -24,30 +24,25 @@ class FactorNodes(FactorDensity):
     """Nodes around each group's mode, or over all of its bumps where there may be several."""
 
     def error(self, theta: np.ndarray) -> np.ndarray:
-        """What the log density is off by at n points, (n,), by twice the nodes.
-
-        What is seen at the ends would go on beyond them, and is added.
-        """
+        """What the log density is off by at n points, (n,), by twice the nodes and beyond the ends."""
         off, cut, _ = self._off(theta)
         return np.abs(off - self._known) + cut
 
     def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals that is seen at the ends.
+        """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals beyond the ends.
 
         The last is the largest |log T_Q − log T_2Q| of a single group.
         """
         finer = copy(self)
         finer.nodes = 2 * self.nodes - 1
-        every, within = (slice(None, None, 2),) * self.q, (slice(1, -1),) * self.q
-        axes = tuple(range(2, 2 + self.q))
+        every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
         off, cut, largest = np.empty(len(theta)), np.empty(len(theta)), 0.0
         for at, sums in finer._run(theta, np.arange(len(theta))):
             half = 2**self.q * sums.P[:, :, *every].sum(axes)
-            inner = sums.P[:, :, *within].sum(axes)
             each = np.log(half / sums.total)
             largest = max(largest, float(np.abs(each).max(initial=0.0)))
             off[at] = each @ self.groups.counts
-            cut[at] = (1 - inner / sums.total) @ self.groups.counts
+            cut[at] = (beyond(sums.P) / sums.total) @ self.groups.counts
         return off, cut, largest
 
     def choose_nodes(
@@ -173,3 +168,20 @@ class FactorNodes(FactorDensity):
             return Ends(z, C, *self._search(sums, precision, z, C))
         z, C = self._modes(sums, precision, self._guess(theta), 0.3)
         return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
+
+
+def beyond(P: np.ndarray) -> np.ndarray:
+    """What sums of densities P (n, G, Q, …) leave out beyond the ends of their grids, at most, (n, G).
+
+    Along each axis a margin of a log-concave density is log-concave, so that beyond an end with the
+    ratio r of its last two values it falls at least as r, r², …: it is below the last over 1 − r.
+    """
+    axes = tuple(range(2, P.ndim))
+    total = np.zeros(P.shape[:2])
+    for axis in axes:
+        margin = P.sum(tuple(other for other in axes if other != axis))
+        for last, before in ((0, 1), (-1, -2)):
+            end, inner = margin[..., last], margin[..., before]
+            falls = np.maximum(inner - end, 1e-3 * end)  # an end that does not fall is far too near
+            total += np.divide(end * inner, falls, out=np.zeros_like(end), where=end > 0)
+    return total

@@ -36,7 +36,7 @@ def test_an_effect_of_every_row_against_a_grid():
     found = model.summary().loc["sd[1|g]"]
     mean = weight @ sds
     sd = np.sqrt(weight @ sds**2 - mean**2)
-    # the sd's tail, nearly sd⁻², has no good average: the verdict says so, and the bulk is where it is
+    # the sd's tail, nearly sd⁻², has no good average, and sums far out do not end: the verdict says so
     assert found["verdict"] != "trust"
     assert abs(found["mean"] - mean) < sd
     median = np.interp(0.5, np.cumsum(weight), sds)
