@@ -99,7 +99,7 @@ class Chain:
         """Rows times nodes, and the products between nodes."""
         try:
             nodes = self._nodes(np.r_[self.rows.mean, self._center])
-        except TooManyNodes:
+        except TooManyNodes:  # more work than is worth its time
             return np.inf
         products = sum(
             len(depth.level) * made.K.size for depth, made in zip(self.depths, nodes, strict=True)
@@ -193,7 +193,7 @@ class Chain:
         for i in self._possible(theta):
             try:
                 sums = self._sums(theta[i])
-            except TooManyNodes:
+            except TooManyNodes:  # −∞ there: such draws are counted as refused
                 continue
             moments = self._moments(sums, sums.posteriors(self.parents))
             value[i] = sums.values.sum()

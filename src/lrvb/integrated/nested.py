@@ -90,7 +90,7 @@ class Nested(NestedSums):
         for i in self._possible(theta):
             try:
                 sums = self._sums(theta[i])
-            except TooManyNodes:
+            except TooManyNodes:  # −∞ there: such draws are counted as refused
                 continue
             t, o, _, _, K = sums.grid
             A = (sums.P[of] / sums.F).astype(K.dtype)
