@@ -17,6 +17,7 @@ EACH = (
 _MARGIN = 1.05  # by which ends found at some points are moved outwards for others
 _MOVE = 1e-2  # of differences of means in θ
 _SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
+_STEPS = 50  # of Newton's, to the modes
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
@@ -136,16 +137,24 @@ class FactorNodes(FactorDensity):
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
-        step, length, C = self._step(sums, precision, z)
+        begun = self._step(sums, precision, z)
+        step, C, gain = begun.step, begun.C, (begun.gradient * begun.step).sum(-1)
         z = z + step
-        far = np.flatnonzero(length > close)
-        for _ in range(50):
+        far = np.flatnonzero(begun.length > close)
+        step, gain = step[far], gain[far]
+        for _ in range(_STEPS):
             if not len(far):
                 break
-            some = sums.take(far)
-            step, length, C[far] = self._step(some, precision[far], z[far])
+            found = self._step(sums.take(far), precision[far], z[far])
+            C[far] = found.C
+            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever
+            over = (found.gradient * step).sum(-1) < -gain
+            step = np.where(over[..., None], -step / 2, found.step)
             z[far] += step
-            far = far[length > close]
+            gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))
+            step = np.where(over[..., None], -step, step)
+            left = (found.length > close) | over.any(1)
+            far, step, gain = far[left], step[left], gain[left]
         return z, C
 
     def _guess(self, theta: np.ndarray) -> np.ndarray:

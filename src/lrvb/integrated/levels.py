@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .factor import Factor
-from .factor_density import MANY, Ends
+from .factor_density import MANY, Ends, Step
 from .lines import Line
 from .regression import Regression
 from .row_sums import RowSums
@@ -36,17 +36,17 @@ class Levels(Factor):
         (term,) = terms
         return Levels(rows, term)
 
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
         """At most one unit of η and 2.5 sds."""
         gradient, information = sums.slopes(z)
         curvature = np.maximum(information[..., 0], 0.0) + precision
         scale = 1 / np.sqrt(curvature)
-        step = (gradient - precision * z) / curvature
+        gradient = gradient - precision * z
+        step = gradient / curvature
         most = self.rows.unit + 2.5 * scale
         step = np.clip(step, -most, most)
-        return step, np.abs(step / scale).max((1, 2), initial=0.0), scale[..., None]
+        length = np.abs(step / scale).max((1, 2), initial=0.0)
+        return Step(step, length, scale[..., None], gradient)
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
