@@ -69,7 +69,7 @@ class FactorDensity(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
-        self.terms, self.nodes = tuple(terms), nodes
+        self.terms, self.nodes, self.bent = tuple(terms), nodes, False
         values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
         alike = values if merge and repeat(values) else None
         self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)

@@ -122,7 +122,8 @@ def integrate_path(
     mode, hessian = settled(theta)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
-    inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
+    met = np.array([mode.x, up, 2 * mode.x - up])
+    inside.choose_nodes(met)
     density: Evaluable = inside
     few, held = _is_learnt(wanted, inside, len(kinds)), None
     if isinstance(inside, Factor) and _is_held(wanted, inside):
@@ -173,9 +174,10 @@ def integrate_path(
             break
         # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
         worst = points[np.argsort(-checked)[:_WORST]]
-        inside.choose_nodes(np.concatenate([mode.x[None], worst]))
+        met = np.concatenate([met, worst])
+        inside.choose_nodes(met)
         if held is not None:
-            held.reach(np.concatenate([around(mode), worst]))
+            held.reach(np.concatenate([around(mode), met[3:]]))
         wanted, kept = affordable(wanted, inside.work if held is None else held.work), []
     if kept is None:
         return Integral(natural, weighted, float(checked.max()), inside)
