@@ -89,8 +89,9 @@ class WhatIf:
 
         With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
         posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
-        of an sd, a Newton step of the natural parameters with the rows' own curvature, and for the ten
-        largest a refit (up to 100,000 rows). Of an integrated `MixedModel` by smoothed weights of its draws,
+        of an sd, a Newton step of the natural parameters with the rows' own curvature, and for the
+        largest, as many as take about a second and ten at least, a refit (up to 100,000 rows).
+        Of an integrated `MixedModel` by smoothed weights of its draws,
         with a refit for the ten largest whose k_hat is above a half or whose Monte Carlo error is above 5 %.
         """
         chosen, what_if = self._choose(names), self._what_if()
@@ -121,7 +122,7 @@ class WhatIf:
 
         `draws=0` is a quick first answer from influence: log p(x_n | x_−n) ≈ L*(1) − L*(0), the change of the
         best ELBO when the row's weight goes from one to none, ℓ̄_n(m*) − ½g_nᵀΣ̂g_n to the first order, and by
-        refits for the ten rows that move something the furthest beyond an sd. In place of `k_hat` it has
+        refits for rows that move something beyond an sd, the furthest first. In place of `k_hat` it has
         `moved`, the sds by which the row moves what it moves most.
         """
         require_whole("draws", draws, 0)

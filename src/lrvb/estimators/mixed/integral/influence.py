@@ -74,7 +74,7 @@ class MixedSensitivity(PriorSensitivity):
         return outer.codes
 
     def influence(
-        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
     ) -> Influence:
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
@@ -102,7 +102,8 @@ class MixedSensitivity(PriorSensitivity):
         noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
         doubted = np.flatnonzero((~(k_hat <= DOUBTED) & (size > MOVES)) | noisy)
         if self.found.design.n <= QUICK:
-            for b in doubted[np.argsort(-size[doubted], kind="stable")][:refits]:
+            most = REFITTED if refits is None else refits
+            for b in doubted[np.argsort(-size[doubted], kind="stable")][:most]:
                 refitted[b] = True
                 rows = np.flatnonzero(codes == b)
                 values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
