@@ -167,7 +167,7 @@ class Sensitivity:
 
         First order; where that is large a Newton step of the natural parameters with the rows' own
         curvature, and for the largest of those (`refits`, or as many as take about a second, ten at
-        least) a fit without them, (n, k); none of more than 100,000 rows.
+        least and none of more than 100,000 rows) a fit without them, (n, k).
         """
         values = -self._moved(at, codes)
         done = np.zeros((2, len(values)), dtype=bool)
@@ -179,10 +179,10 @@ class Sensitivity:
         step = (stepped(self.response, blocks[: len(largest)]) - self.fit.m) @ self.M[at].T
         found = np.isfinite(step).all(1)
         values[largest[found]], done[0, largest[found]] = step[found], True
-        worth = 0 if elsewhere else refits_worth(len(self.weights))
+        worth = refits_worth(len(self.weights)) if refits is None else refits
         again = largest[self._largest(values[largest], at)]
         astray = 0
-        for k in again[: worth if refits is None else min(refits, worth)]:
+        for k in again[: 0 if elsewhere else worth]:
             try:
                 moved = self.moved_mean(self.left_out(rows_of([k], codes)[0]))
             except InvalidModel:  # it does not converge: the step stands, and is told

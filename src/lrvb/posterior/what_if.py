@@ -124,6 +124,7 @@ def influence_table(
     said += f"; {again} by fits of their own" if again else ""
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
+        said += f" (with refits={again + bad} those that matter are fitted without)"
     result = noted(table, said + ".")
     result.attrs.update(n_bad=bad, refitted=list(table.index[refitted]))
     return result
