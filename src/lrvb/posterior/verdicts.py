@@ -18,6 +18,7 @@ K_HAT = 0.6  # from here averages of a thousand weights are not reliable: 0.7 le
 LOW_K_HAT = 0.5  # below, weights have a finite variance and their errors are what they say
 ALLOWED = 0.02  # of a Monte Carlo error that may excuse a disagreement
 K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half for an exponential tail
+ROUGH = 0.4  # from which a repaired sd stands on so few squares that better draws are made
 ESS = 100.0  # effective draws below which draws confirm nothing
 R_HAT = 1.05
 ERROR = (
