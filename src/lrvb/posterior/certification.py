@@ -27,7 +27,7 @@ from .starts import STARTS, look_around
 from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
-from .verdicts import K_HAT, LOW_K_HAT, MODE
+from .verdicts import K_HAT, MODE
 
 START = 60  # passes that a fit from a far start is counted as
 ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
@@ -119,7 +119,7 @@ class Certifier:
             add(self._adapted(sampling, rough, thorough))
             if rough.any() and len(kept) > before:
                 del kept[:before]  # whatever they settled
-        if unsettled() and thorough and few and not kept[-1].weighted.k_hat < LOW_K_HAT:
+        if unsettled() and thorough and few and not kept[-1].weighted.k_hat < K_HAT:
             known = max(kept, key=lambda one: (one.missed < MODE, one.weighted.ess))
             chains = sampling.chains(known.weighted)
             if chains is not None:
@@ -138,7 +138,7 @@ class Certifier:
             return self._in_units(target.statistics(x))[:, asked]
 
         def wanting(weighted: Weighted) -> bool:
-            if not weighted.k_hat < LOW_K_HAT:
+            if not weighted.k_hat < K_HAT:
                 return False
             return self._of_weights(target, weighted).unsettled > 0
 
