@@ -21,8 +21,10 @@ from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
 from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
+from ..design.design import Design
 from ..design.standardised import Standardisation
 from .averaged_covariance import averaged_conditional
+from .precision_model import block_name
 from .tilted_coefficients import fixed_effect
 
 
@@ -112,3 +114,22 @@ def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:
         scipy.linalg.block_diag(beta.V[0], precisions.V),
         np.block([[own, cross], [cross.T, precisions.Sigma]]),
     )
+
+
+def coordinate_names(design: Design, joint: JointResponse) -> list[str | None]:
+    """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
+    labels: list[str | None] = list(design.names)
+    matrices = {
+        block_name(term.name, len(term.coefficients)): term.coefficients
+        for term in design.terms
+        if len(term.coefficients) > 1
+    }
+    for block, family in joint.precisions.alpha.blocks.items():
+        coefficients = matrices.get(block)
+        if coefficients is None:
+            labels += family.names(block)
+            continue
+        for i, j in family.slots[0].indices():
+            labels.append(f"{block}[{coefficients[i]},{coefficients[j]}]")
+        labels.append(f"logdet({block})")
+    return labels
