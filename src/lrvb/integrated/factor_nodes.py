@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -66,6 +67,15 @@ class FactorNodes(FactorDensity):
             change = off - off[0] if move else off
             if np.max(np.abs(change) + cut) < tolerance and largest < EACH:
                 return
+
+    def widened(self, times: float) -> Self | None:
+        """The same sums with ends so much further out and nodes as dense; None where ends are not known."""
+        if self._box is None:
+            return None
+        wider = copy(self)
+        wider._box = self._box[0] * times, self._box[1] * times
+        wider.nodes = int(np.ceil(times * (self.nodes - 1))) + 1
+        return wider
 
     def _learn(self, theta: np.ndarray) -> None:
         """How modes move with θ from the first point, and ends that suffice at all of them."""
