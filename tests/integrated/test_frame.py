@@ -182,7 +182,7 @@ def test_a_frame_has_the_moments_it_was_made_of():
 def test_a_window_holds_both_of_two_distant_peaks():
     """Peaks 30 sds apart, one seen from a frame around it, the other from the prior."""
 
-    def look(z, C, low, high):
+    def look(groups, z, C, low, high):
         e = low + (high - low) * np.linspace(0, 1, 25)
         Z = z + C[..., 0] * e
         f = np.logaddexp(-((Z - 10) ** 2) / 2, -((Z + 20) ** 2) / 2 - 3)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .coordinates import Bend, Kind
 from .crossed import Crossed
-from .effort import LONG, affordable, enough, fewer, is_long
+from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .gaussian import Gaussian
 from .importance import Budget, Weighted, integrate, resampled
@@ -179,7 +179,8 @@ def integrate_scattered(
 
 def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory."""
-    return is_long(budget, inside.cost * inside.work) and can_freeze(Together(inside))
+    bound = FROZEN if inside.fewest >= FEW_LEVELS else EASY
+    return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))
 
 
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:

@@ -18,6 +18,7 @@ from .effort import LONG
 from .factor import Factor
 from .factor_density import pairs_of
 from .factor_nodes import TOLERANCE
+from .fixed import Fixed
 from .frozen import MOST, passes, shared
 from .frozen import Frozen as FrozenFactor
 from .importance import Budget, resampled
@@ -28,8 +29,10 @@ from .path import Path
 from .proposals import fit_blocks, probed
 from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
 
-FIRST = 20_000  # rows, of at least 500 levels, that find a first mode
-_LEVELS = 500
+_ROWS = 1000  # the first mode is that of the geometric mean of so many rows and all of them,
+_LEVELS = 100  # in at least so many levels,
+_NODES = 11  # with so many nodes,
+_NEAR = 0.1  # to so many of its sds
 _EXACT = 12  # draws at which the cubic is measured with all rows
 _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
@@ -159,10 +162,11 @@ def integrate_many(
     longest (d,) bounds Newton's steps; `inside` is what is asked of the levels afterwards.
     """
     rows, levels, _ = many.sizes
-    every = max(1, int(min(rows / FIRST, levels / _LEVELS)))
+    every = max(1, int(min(np.sqrt(rows / _ROWS), levels / _LEVELS)))
     some = many.some(every)
     share = float(some.groups.counts.sum() / levels)
-    first = climb(some.log_density, start, some.derivatives, longest)
+    some.be_quick(_NODES)
+    first = climb(some.log_density, _nearer(some, start, longest), some.derivatives, longest, _NEAR)
     spread = sds(first)
     around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, many.kinds)])
     some.choose_nodes(around, share * TOLERANCE, move=False)
@@ -213,6 +217,19 @@ def integrate_many(
     m2 = centred(m1.reshape(len(sample), -1, many.q), m2, line, cov)
     error = float(np.hypot(off, nodes))
     return Integral(theta, weighted, error, inside, m1, m2, sample, near=frozen)
+
+
+def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
+    """β and dispersions as they would be without any effects of levels; the start, where there is no mode."""
+    own = np.r_[: some.p, some.p + some.k : len(start)]
+    fixed = Fixed(some.rows.weighted(some.groups.counts[some.groups.of]))
+    try:
+        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _NEAR).x
+    except NoMode:
+        return start
+    result = start.copy()
+    result[own] = found
+    return result
 
 
 def centred(first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray) -> np.ndarray:
