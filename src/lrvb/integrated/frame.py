@@ -154,8 +154,7 @@ def settle(look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray, drop: fl
     found = find_window(look, z, C, drop)
     inverse = np.linalg.inv(found.C)
     seen = np.linalg.eigvalsh(inverse @ found.cov @ inverse.swapaxes(2, 3))
-    off = np.asarray((seen > _OFF**2) | (seen < _OFF**-2))
-    far = np.flatnonzero(off.any((0, 2)))
+    far = np.flatnonzero(((seen > _OFF**2) | (seen < _OFF**-2)).any((0, 2)))
     if len(far):
         again = find_window(
             _among(look, far), found.mean[:, far], np.linalg.cholesky(found.cov[:, far]), drop
@@ -169,7 +168,7 @@ def reach(look: Look, found: Window, prior: np.ndarray, drop: float) -> Window:
     side = _SIDE * np.sqrt(2 * drop)
     everywhere = np.broadcast_to(prior[:, None], found.C.shape)
     wide = np.full(found.z.shape, side)
-    f, Z = look(np.arange(wide.shape[1]), np.zeros_like(found.z), everywhere, -wide, wide)
+    f, Z = look(np.arange(found.z.shape[1]), np.zeros_like(found.z), everywhere, -wide, wide)
     matters = f.reshape(*f.shape[:2], -1) > found.top[..., None] - drop
     e = np.linalg.solve(found.C[:, :, None], (Z - found.z[:, :, None])[..., None])[..., 0]
     outside = (e < found.low[:, :, None]) | (e > found.high[:, :, None])
