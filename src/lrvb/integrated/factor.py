@@ -36,7 +36,8 @@ class Factor(FactorNodes):
             self._start, self._center = np.einsum("gk,gki->gi", P, Z), theta.copy()
             if self._frame is not None:
                 precision = self._precision(theta[None])[0][0]
-                self._frame = Frame.around(*self._seen(sums), precision, theta.copy())
+                here = self._seen(sums)
+                self._frame = Frame.around(*here, precision, theta.copy(), self._like_beta())
                 if self.q == 1:  # half of the nodes have the same sums. See: _resolved
                     Z, P = (part[:, ::2] for part in (Z, P))
                     P = P / P.sum(1)[:, None]

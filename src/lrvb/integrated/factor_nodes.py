@@ -59,7 +59,7 @@ class FactorNodes(FactorDensity):
         over the posterior matters, where nodes `move` with θ. The moments of each level ask for more of
         its own sum.
         """
-        self._learn(theta)
+        self._learn(theta, move)
         for nodes in (nodes for nodes in self.ladder if nodes >= least):
             self.nodes = nodes
             off, cut, largest = self._off(theta)
@@ -68,11 +68,11 @@ class FactorNodes(FactorDensity):
             if np.max(np.abs(change) + cut) < tolerance and largest < EACH:
                 return
 
-    def _learn(self, theta: np.ndarray) -> None:
-        """How modes move with θ from the first point, and ends that suffice at all of them."""
+    def _learn(self, theta: np.ndarray, move: bool = True) -> None:
+        """How modes `move` with θ from the first point, and ends that suffice at all of them."""
         self._box, self.drop = None, NEAR
         if self._frame is not None:
-            self._learn_frame(theta)
+            self._learn_frame(theta, move)
             return
         step = 1e-3 * np.eye(len(theta[0]))
         points = np.vstack([theta[:1], theta[0] + step])
@@ -86,34 +86,40 @@ class FactorNodes(FactorDensity):
             low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
         self._box = low * _MARGIN, high * _MARGIN
 
-    def _learn_frame(self, theta: np.ndarray) -> None:
+    def _learn_frame(self, theta: np.ndarray, move: bool) -> None:
         """The same where groups have no modes: moments, how they move, and windows around them."""
         center, precision = theta[0], self._precision(theta[:1])[0][0]
         ends = self._ends(theta[:1])
-        still = np.arange(self.p, self.p + self.k)
-        points = np.vstack([center, center + _MOVE * np.eye(len(center))])
-        means = np.empty((len(points), self.G, self.q))
-        for i, point in enumerate(points):
-            if i - 1 in still:  # the spread's own part is in closed form
-                means[i] = means[0]
-                continue
-            sums = self._sums(point[None], ends) if i else self._resolved(point[None], ends)
-            mean, cov = self._seen(sums)
-            means[i] = mean
-            if not i:
-                frame = Frame.around(mean, cov, precision, center)
-        self._frame = frame.moving(means, _MOVE, precision)
+        mean, cov = self._seen(self._resolved(theta[:1], ends))
+        frame = Frame.around(mean, cov, precision, center, self._like_beta())
+        if move:
+            still = np.arange(self.p, self.p + self.k)  # the spread's own part is in closed form
+            means = np.repeat(mean[None], len(center) + 1, axis=0)
+            for i in np.setdiff1d(np.arange(len(center)), still):
+                point = center + _MOVE * (np.arange(len(center)) == i)
+                means[i + 1], _ = self._seen(self._sums(point[None], ends))
+            frame = frame.moving(means, _MOVE, precision)
+        self._frame = frame
         low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
-        for point in theta:
+        for i, point in enumerate(theta):
             precisions, _ = self._precision(point[None])
-            z, C = self._frame.at(point[None], precisions)
-            look, prior = (
-                self._look(point[None], precisions),
-                np.linalg.cholesky(np.linalg.inv(precisions)),
-            )
-            found = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
-            low, high = np.minimum(low, found.low[0]), np.maximum(high, found.high[0])
+            z, C = frame.at(point[None], precisions)
+            if i == 0 and self.q == 1:  # known already, from where the frame was before
+                first, last = (ends.z + ends.C[..., 0] * end for end in (ends.low, ends.high))
+                found_low, found_high = (first - z) / C[..., 0], (last - z) / C[..., 0]
+            else:
+                prior = np.linalg.cholesky(np.linalg.inv(precisions))
+                look = self._look(point[None], precisions)
+                window = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
+                found_low, found_high = window.low, window.high
+            low, high = np.minimum(low, found_low[0]), np.maximum(high, found_high[0])
         self._box = low * _MARGIN, high * _MARGIN
+
+    def _like_beta(self) -> np.ndarray:
+        """The effects A (G, q, p) with which RA is nearest to X in each group's rows."""
+        R, X = self.R[:, :, None], self.rows.X[:, None]
+        square = self.groups.sum(R * R.swapaxes(1, 2), axis=0)
+        return np.linalg.pinv(square) @ self.groups.sum(R * X, axis=0)
 
     def _seen(self, sums: Sums) -> tuple[np.ndarray, np.ndarray]:
         """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""

@@ -38,13 +38,23 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(
-        cls, mean: np.ndarray, cov: np.ndarray, precision: np.ndarray, center: np.ndarray
+        cls,
+        mean: np.ndarray,
+        cov: np.ndarray,
+        precision: np.ndarray,
+        center: np.ndarray,
+        A: np.ndarray,
     ) -> Frame:
-        """With these moments (G, q), (G, q, q) where the prior has this precision (q, q)."""
+        """With these moments (G, q), (G, q, q) where the prior has this precision (q, q).
+
+        A (G, q, p) are effects that would do to a group's rows what its coefficients β do, in all.
+        """
         values, U = np.linalg.eigh(np.linalg.inv(cov) - precision)
         J = (U * np.maximum(values, 0.0)[:, None]) @ U.swapaxes(1, 2)
         b = ((J + precision) @ mean[..., None])[..., 0]
-        return cls(J, b, np.zeros((*mean.shape, len(center))), center)
+        moves = np.zeros((*mean.shape, len(center)))
+        moves[..., : A.shape[2]] = -J @ A
+        return cls(J, b, moves, center)
 
     def moving(self, means: np.ndarray, step: float, precision: np.ndarray) -> Frame:
         """With the change of the mean along every coordinate: means (1 + d, G, q), the first at center."""

@@ -36,9 +36,16 @@ class Drawn(NamedTuple):
 def draw(path: Path, exact: Target, seed: int, progress: Progress | None) -> Drawn:
     """From the frozen density itself; `NotSmooth` where it is not that of the rows."""
     p, log = path.p, np.array(path.inside.kinds) == "log"
+
+    def target(x: np.ndarray) -> np.ndarray:
+        value = path.log_density(x)
+        if np.isposinf(value).any():
+            raise NotSmooth("Frozen sums are beyond double precision within the posterior's reach.")
+        return value
+
     weighted = integrate(
-        path.log_density,
-        probed(path.log_density, path.start, path.axes),
+        target,
+        probed(target, path.start, path.axes),
         lambda x, w: fit_blocks(x, w, p),
         DRAWS,
         seed,
