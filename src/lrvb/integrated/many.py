@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from .coordinates import Kind
-from .effort import EASY, LONG
+from .effort import EASY, FEW_LEVELS, LONG
 from .factor import Factor
 from .factor_density import pairs_of
 from .factor_nodes import TOLERANCE
@@ -193,11 +193,15 @@ def integrate_many(
 
 
 def _drawn(path: Path, many: Many, seed: int, progress: Callable[[int, int], None] | None) -> Drawn:
-    """From a cubic; or from the frozen density, where no cubic follows that and there is time."""
+    """From a cubic; or from the frozen density, where no cubic follows that and there is time.
+
+    Of few levels' sd the posterior is wider than any nodes that stay.
+    """
+    _, levels, groups = many.sizes
     try:
         return draw_cubic(path, many.log_density, seed, progress)
     except NotSmooth:
-        if many.sizes[2] * float(many.nodes**many.q) * POINTS > EASY:
+        if levels < FEW_LEVELS or groups * float(many.nodes**many.q) * POINTS > EASY:
             raise
         return draw(path, many.log_density, seed, progress)
 
