@@ -53,6 +53,15 @@ class Ends(NamedTuple):
         return Ends(*(part[points] for part in self))
 
 
+class Step(NamedTuple):
+    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
+
+    step: np.ndarray
+    length: np.ndarray
+    C: np.ndarray
+    gradient: np.ndarray
+
+
 class FactorDensity(ABC):
     """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
 
@@ -74,7 +83,7 @@ class FactorDensity(ABC):
 
     def forget(self) -> None:
         """Nothing is known of where the groups' effects are, nor how many nodes they need."""
-        self.nodes, self._center = self._first, self.start()
+        self.nodes, self.bent, self._center = self._first, False, self.start()
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
@@ -100,10 +109,8 @@ class FactorDensity(ABC):
     # ---- what one and two effects differ in -------------------------------------------------
 
     @abstractmethod
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
+        """A step towards the modes from z (n, G, q)."""
 
     @abstractmethod
     def _search(
