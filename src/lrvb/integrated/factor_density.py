@@ -93,11 +93,12 @@ class FactorDensity(ABC):
         self.drop = FAR if self.N < MANY else NEAR
         self._known = 0.0  # what the log density is off by at the center
         self._box = None  # once chosen, (G, q) each
+        self.hurried = False  # whether bumps far from all others may be missed
 
     def be_quick(self, nodes: int) -> None:
         """Few nodes, and near ends: what a search for a mode needs that is not the last."""
         self._first = self.nodes = min(self.nodes, nodes)
-        self.drop = NEAR
+        self.drop, self.hurried = NEAR, True
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R

@@ -156,10 +156,13 @@ def _ends(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(first, axis=-1), np.stack(last, axis=-1)
 
 
-def settle(look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray, drop: float) -> Window:
+def settle(
+    look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray | None, drop: float
+) -> Window:
     """A window that misses nothing within the prior's reach, in a frame drawn anew if the first was far off.
 
-    prior (n, q, q) is lower, with prior · priorᵀ the covariance of the effects.
+    prior (n, q, q) is lower, with prior · priorᵀ the covariance of the effects; without it nobody looks
+    how far that reaches.
     """
     found = find_window(look, z, C, drop)
     inverse = np.linalg.inv(found.C)
@@ -170,7 +173,7 @@ def settle(look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray, drop: fl
             _among(look, far), found.mean[:, far], np.linalg.cholesky(found.cov[:, far]), drop
         )
         found = found.replacing(far, again)
-    return reach(look, found, prior, drop)
+    return found if prior is None else reach(look, found, prior, drop)
 
 
 def reach(look: Look, found: Window, prior: np.ndarray, drop: float) -> Window:

@@ -167,6 +167,7 @@ def integrate_many(
     first = climb(some.log_density, _nearer(some, start, longest), some.derivatives, longest, _NEAR)
     spread = sds(first)
     around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, many.kinds)])
+    some.hurried = False
     some.choose_nodes(around, share * TOLERANCE, move=False)
     some._known = share * many.suffice(first.x, some.nodes)
     some.nodes = many.nodes
