@@ -53,6 +53,15 @@ class Ends(NamedTuple):
         return Ends(*(part[points] for part in self))
 
 
+class Step(NamedTuple):
+    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
+
+    step: np.ndarray
+    length: np.ndarray
+    C: np.ndarray
+    gradient: np.ndarray
+
+
 class FactorDensity(ABC):
     """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
 
@@ -60,7 +69,7 @@ class FactorDensity(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
-        self.terms, self.nodes = tuple(terms), nodes
+        self.terms, self._first = tuple(terms), nodes
         values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
         alike = values if merge and repeat(values) else None
         self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
@@ -73,8 +82,8 @@ class FactorDensity(ABC):
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of where the groups' effects are."""
-        self._center = self.start()
+        """Nothing is known of where the groups' effects are, nor how many nodes they need."""
+        self.nodes, self.bent, self._center = self._first, False, self.start()
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
@@ -84,6 +93,12 @@ class FactorDensity(ABC):
         self.drop = FAR if self.N < MANY else NEAR
         self._known = 0.0  # what the log density is off by at the center
         self._box = None  # once chosen, (G, q) each
+        self.hurried = False  # whether bumps far from all others may be missed
+
+    def be_quick(self, nodes: int) -> None:
+        """Few nodes, and near ends: what a search for a mode needs that is not the last."""
+        self._first = self.nodes = min(self.nodes, nodes)
+        self.drop, self.hurried = NEAR, True
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
@@ -95,10 +110,8 @@ class FactorDensity(ABC):
     # ---- what one and two effects differ in -------------------------------------------------
 
     @abstractmethod
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
+        """A step towards the modes from z (n, G, q)."""
 
     @abstractmethod
     def _search(
