@@ -100,7 +100,7 @@ class Batched:
             raise
         except Exception as error:
             raise InvalidModel(f"{what} {told(error)}") from error
-        self._constants = [jnp.asarray(c) for c in closed.consts]
+        self._constants = [jax.device_put(c) for c in closed.consts]  # asarray would compile
         self.batch = batch
 
         def one(constants: list[Any], x: Any) -> Any:
@@ -111,13 +111,15 @@ class Batched:
                 return (jax.vmap(one, (None, 0))(constants, X),)
             return jax.vmap(jax.value_and_grad(one, argnums=1), (None, 0))(constants, X)
 
-        self._program = Program(every)
+        self._program = Program(every, brief=True)
 
     @in_double
     def __call__(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
         """What the function gives at X (n, D), each output with n in front."""
         X = np.ascontiguousarray(X, dtype=np.float64)
         n = len(X)
+        if n == self.batch:
+            return tuple(np.asarray(part) for part in self._program(self._constants, X))
         padded = np.concatenate([X, np.repeat(X[-1:], -n % self.batch, axis=0)])
         parts = [
             self._program(self._constants, padded[i : i + self.batch])

@@ -88,7 +88,7 @@ class _Sites:
 
         util = self.numpyro.infer.util
         model = self._enumerated_model() if self.enumerated else self.model
-        seeded = self.numpyro.handlers.seed(self.model, 0)
+        seeded = self.numpyro.handlers.seed(self.model, _key())
 
         def log_density(x: Any) -> Any:
             return -util.potential_energy(
@@ -159,7 +159,7 @@ class _Sites:
         """A run of the model that draws its continuous sites from given uniforms."""
         handlers = self.numpyro.handlers
         model = handlers.substitute(
-            handlers.seed(self.model, jax.random.key(0)), substitute_fn=self._drawn(uniforms)
+            handlers.seed(self.model, _key()), substitute_fn=self._drawn(uniforms)
         )
         return handlers.trace(model).get_trace(*self.args, **self.kwargs)
 
@@ -211,7 +211,7 @@ class _Sites:
             return jnp.concatenate([jnp.ravel(part).astype(jnp.float64) for part in parts])
 
         u = np.random.default_rng(0).random((PRIOR_DRAWS, sum(widths.values())))
-        draws = np.asarray(Program(jax.vmap(prior))(u))
+        draws = np.asarray(Program(jax.vmap(prior), brief=True)(u))
         good = draws[(np.abs(draws) < FAR).all(axis=1)]
         return np.concatenate([np.zeros((1, size)), good])
 
@@ -252,8 +252,13 @@ class _Sites:
 
         plates = [f.dim for s in self.trace.values() for f in s.get("cond_indep_stack", ())]
         first = min(plates, default=0) - 1
-        seeded = self.numpyro.handlers.seed(self.model, 0)
+        seeded = self.numpyro.handlers.seed(self.model, _key())
         return enum(config_enumerate(seeded), first)
+
+
+def _key() -> Any:
+    """The random key of seed 0; `jax.random.key` would compile a program for it."""
+    return jax.random.wrap_key_data(jax.device_put(np.zeros(2, np.uint32)), impl="threefry2x32")
 
 
 def _quantile(distributions: Any, stated: Any, u: Any) -> Any:
