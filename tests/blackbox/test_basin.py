@@ -73,4 +73,4 @@ def test_a_regression_needs_a_fraction_of_the_climb():
     best = np.linalg.lstsq(X, y, rcond=None)[0]
     sd = np.sqrt(np.diag(np.linalg.inv(mode.precision)))[:3]
     np.testing.assert_allclose(mode.x[:3] / sd, best / sd, atol=1e-4)  # Newton's own tolerance
-    assert kernel.gradients < 0.5 * STEPS * BATCH
+    assert kernel.count.gradients < 0.5 * STEPS * BATCH
