@@ -39,7 +39,7 @@ def sample(
     for rounds in (PAUSE, ROUNDS):  # the second time from better draws
         if best.agreed:
             return best
-        again = _straightened(kernel, values, best.found.x, rng, bar, rounds)
+        again = _straightened(kernel, values, best.found.x, rng.spawn(1)[0], bar, rounds)
         if again is None or _worst(again.found) >= _worst(best.found):
             break
         best = again
