@@ -214,3 +214,21 @@ def test_a_prior_that_depends_on_another_is_not_scaled():
         "log2 power of the prior",
         "log2 power of the likelihood",
     }
+
+
+def test_missing_values_and_data_without_a_plate_are_told():
+    """By name and place; with the remedy."""
+
+    def model(y):
+        numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Normal(0.0, 1.0)), 1.0), obs=y)
+
+    with pytest.raises(lrvb.InvalidModel, match=r"'y\[2\]' of the data is missing"):
+        lrvb.from_numpyro(model, np.array([0.0, 1.0, np.nan])).infer()
+
+    def loose(y):
+        z = numpyro.sample("z", dist.Bernoulli(0.3))
+        numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Normal()) + z, 1.0), obs=y)
+
+    pytest.importorskip("funsor")
+    with pytest.raises(lrvb.InvalidModel, match=r"must be that of a numpyro\.plate"):
+        lrvb.from_numpyro(loose, np.zeros(3)).infer()

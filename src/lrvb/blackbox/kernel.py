@@ -49,9 +49,10 @@ class Kernel:
     def __call__(self, X: np.ndarray, *, watch: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """log p (n,) and its gradient (n, D) at X (n, D)."""
         self.count.gradients += len(X)
-        value, gradient = self._batched(X if self._warp is None else self._warp.forward(X))
-        if self._warp is not None:
-            value, gradient = self._warp.pulled_back(X, value, gradient)
+        with np.errstate(all="ignore"):  # what is not a number is told apart below
+            value, gradient = self._batched(X if self._warp is None else self._warp.forward(X))
+            if self._warp is not None:
+                value, gradient = self._warp.pulled_back(X, value, gradient)
         bad = np.isnan(value) | (value == np.inf) | ~np.isfinite(gradient).all(axis=1)
         if watch:
             self.count.watched += len(X)

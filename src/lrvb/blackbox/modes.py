@@ -91,7 +91,7 @@ class Climb:
             raise InvalidModel(
                 f"The log density of {density.source} or its gradient is not a number at any of {len(x)} "
                 "starting points. Look for a log or a square root of a negative number, a division by "
-                "zero, or data outside the support of their distribution."
+                f"zero, or data outside the support of their distribution.{_missing(density)}"
             )
         self.best, self.highest, self._before = x, self._value, self._value
 
@@ -123,6 +123,15 @@ class Climb:
         better = self._value > self.highest
         self.best = np.where(better[:, None], self._x, self.best)
         self.highest = np.where(better, self._value, self.highest)
+
+
+def _missing(density: Density) -> str:
+    """A sentence on the first missing value of the data, if there is one."""
+    for name, values in (density.observed or {}).items():
+        if np.issubdtype(np.asarray(values).dtype, np.floating) and np.isnan(values).any():
+            place = ",".join(map(str, np.argwhere(np.isnan(values))[0]))
+            return f" '{name}[{place}]' of the data is missing: leave it out, or impute it."
+    return ""
 
 
 def _only_one(kernel: Kernel, climb: Climb) -> Mode | None:

@@ -91,9 +91,17 @@ class _Sites:
         seeded = self.numpyro.handlers.seed(self.model, _key())
 
         def log_density(x: Any) -> Any:
-            return -util.potential_energy(
-                model, self.args, self.kwargs, unpacked(x), enum=self.enumerated
-            )
+            try:
+                return -util.potential_energy(
+                    model, self.args, self.kwargs, unpacked(x), enum=self.enumerated
+                )
+            except ValueError as error:
+                if not self.enumerated:
+                    raise
+                raise InvalidModel(
+                    f"NumPyro could not sum out the discrete sites: {first_line(error)} Every dimension of "
+                    "the data must be that of a numpyro.plate."
+                ) from error
 
         def values(x: Any) -> dict[str, Any]:
             found = util.constrain_fn(
@@ -216,9 +224,10 @@ class _Sites:
         return np.concatenate([np.zeros((1, size)), good])
 
     def _dims(self) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-        """Plates as dimensions of the sites inside them, counted from 0."""
+        """Plates as dimensions of the sites inside them, counted from 0; those of data too."""
         dims, coords = {}, {}
-        for name in self._reported:
+        data = [name for name, site in self.trace.items() if site.get("is_observed")]
+        for name in (*self._reported, *data):
             site = self.trace[name]
             shape = jnp.shape(site["value"])
             found = [f"{name}_dim_{k}" for k in range(len(shape))]

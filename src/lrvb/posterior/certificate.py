@@ -250,10 +250,14 @@ class Certificate:
     def _compare(self, values: np.ndarray, lrvb_mean: np.ndarray, lrvb_sd: np.ndarray) -> Compared:
         """Averages over the draws of values (n, q) beside linear response's.
 
-        Errors of chains come from the spread of their averages.
+        Errors of chains come from the spread of their averages. Of a constant linear response knows the
+        value but for rounding.
         """
-        mean = self.weights @ values
+        varies = np.ptp(values, axis=0) > 0
+        mean = np.where(varies, self.weights @ values, values[0])
         centered = values - mean
+        lrvb_mean = np.where(varies | ~np.isclose(lrvb_mean, mean), lrvb_mean, mean)
+        lrvb_sd = np.where(varies | (lrvb_sd > 1e-9 * np.abs(mean)), lrvb_sd, 0.0)
         sd = np.sqrt(self.weights @ centered**2)
         half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
         if self.chains:
