@@ -232,3 +232,9 @@ def test_missing_values_and_data_without_a_plate_are_told():
     pytest.importorskip("funsor")
     with pytest.raises(lrvb.InvalidModel, match=r"must be that of a numpyro\.plate"):
         lrvb.from_numpyro(loose, np.zeros(3)).infer()
+
+
+def test_data_are_drawn_by_numpyro(eight):
+    """From our draws; a sentence says so."""
+    with pytest.raises(lrvb.InvalidModel, match=r"numpyro\.infer\.Predictive"):
+        eight.predictive(10)
