@@ -155,17 +155,22 @@ def test_bad_parts_are_named():
 
 
 def test_rows_are_left_out_where_they_are():
-    """Influence, robust sds and loo of rows in parts are those of rows in memory."""
+    """Influence, robust sds and loo of rows in parts are those of rows in memory, with Newton steps."""
     from posterior.test_what_if import Line, line
 
     data = line(600)
+    data.iloc[[3, 251, 260, 599], 1] += [6.0, -5.0, 7.0, 6.0]
     columns = {name: data[name].to_numpy() for name in ("x", "y")}
     here = lrvb.infer(Line(), columns, certify=False)
     lazy = {name: da.from_array(column, chunks=(250,)) for name, column in columns.items()}
     there = lrvb.infer(Line(), lazy, certify=False)
-    what_if = here._what_if()
-    first = -what_if._moved(here._at(["a", "b"]), None)
-    assert_allclose(there.influence(["a", "b"]), first, rtol=1e-4, atol=1e-9)
+    at = here._at(["a", "b"])
+    for codes in (None, np.arange(600) % 30):
+        ours, theirs = (p._what_if().influence(at, codes, refits=0) for p in (there, here))
+        assert_allclose(ours.values, theirs.values, rtol=1e-4, atol=1e-9)
+        assert ours.stepped[[3] if codes is None else [3, 29]].all()
+        assert not ours.stepped.all()
+    assert "by a Newton step, 5" in repr(there.influence(["a", "b"]))
     for by in (None, np.arange(600) % 30):
         ours, theirs = (p.sd(["a", "b"], method="robust", by=by) for p in (there, here))
         assert_allclose(ours, theirs, rtol=1e-5)

@@ -106,6 +106,7 @@ def test_what_is_refused(table, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     good = "y ~ x + (1|g)"
     assert "does not exist" in refused(capsys, good, tmp_path / "none.csv")
+    assert f"lrvb mixed '{good}' {table}" in refused(capsys, table, good)
     assert "family='normal' is not known" in refused(capsys, good, table, "--family", "normal")
     assert "factorization='full'" in refused(capsys, good, table, "--factorization", "full")
     assert "missing='skip'" in refused(capsys, good, table, "--missing", "skip")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_less
+from numpy.testing import assert_allclose, assert_array_less
+from scipy.special import log_expit, logsumexp
 from scipy.stats import norm
+from small import intercepts, regression
 
 from lrvb.integrated.factor_nodes import beyond
+from lrvb.integrated.levels import Levels
 
 
 @pytest.mark.parametrize("end", [1.0, 2.0, 4.0])
@@ -33,3 +36,29 @@ def test_an_end_before_the_mode_is_far_too_near():
     z = np.linspace(-5, -1, 41)
     P = norm.pdf(z)[None, None]
     assert_array_less(10 * P.sum(-1), beyond(P))
+
+
+@pytest.mark.parametrize("sd", [0.5, 5.0, 50.0, 500.0])
+def test_bent_nodes_follow_any_sd(sd):
+    """Σ log ∫ Π σ(±(η + z)) N(z; 0, sd²) dz of pairs of zeros and ones, against 200,001 even nodes."""
+    G = 6
+    codes, x = np.repeat(np.arange(G), 2), np.linspace(-1, 1, 2 * G)
+    rows = regression("bernoulli", 2 * x, np.column_stack([np.ones(2 * G), x]))
+    inside = Levels(rows, intercepts(codes, G), merge=False)
+    beta = np.array([-0.2, 0.3]) * np.hypot(1.0, sd)
+    theta = np.r_[beta, np.log(sd)][None]
+    inside._box, inside.bent, inside.nodes = None, True, 241
+    z = np.linspace(-10, 10, 200_001)
+    eta = rows.predictor(beta[None])[0]
+    side = 2 * rows.columns[0] - 1
+    f = [log_expit(side[n] * (eta[n] + sd * z)) for n in range(2 * G)]
+    each = [logsumexp(f[2 * g] + f[2 * g + 1], b=norm.pdf(z) * 1e-4) for g in range(G)]
+    brute = sum(each) + inside._log_prior(theta)[0]
+    assert_allclose(inside.log_density(theta)[0], brute, atol=1e-3)
+    rng = np.random.default_rng(0)
+    drawn = inside.sample(np.repeat(theta, 4000, axis=0), rng).effects[0][..., 0]
+    first, second = (part[0] for part in inside.evaluate(theta)[1:])
+    spread = np.sqrt(second - first**2)[inside.groups.group]
+    assert_allclose(
+        drawn.mean(0), first[inside.groups.group], atol=5 * spread.max() / np.sqrt(4000)
+    )

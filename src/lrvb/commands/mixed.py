@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..data.files import whole_set
-from ..errors import LrvbError
+from ..errors import InvalidModel, LrvbError
 from ..likelihoods import DEFAULT, FAMILIES
 from .check_page import add_check, checked
 from .common import output_folder, require_plots
@@ -67,6 +67,10 @@ def run(options: argparse.Namespace) -> int:
     """Check the input, fit, and write everything."""
     from ..estimators.mixed.estimator import MixedModel
 
+    if "~" in str(options.data) and "~" not in options.formula:
+        raise InvalidModel(
+            f"The formula comes first and the file second: lrvb mixed '{options.data}' {options.formula}."
+        )
     model = MixedModel(
         options.formula,
         options.family,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from ..numerics.double import in_double
 from ..numerics.lazy import jax
 from ..statement.programs import shared, valid_means_program
 from ..statement.structure import Structure
-from ..statement.tracing import reads_number
+from ..statement.tracing import numbers_read
 from .fitting import Fit, default_sum, fit
 from .objective import Objective
 from .response import Response
@@ -53,7 +53,7 @@ def number_score(fit: Fit, direction: Numbers) -> np.ndarray:
         return np.zeros(problem.alpha.size)
     program = _cross_program(problem.structure, tuple(sorted(moved)))
     score = np.asarray(program(problem.traced, fit.m, moved))
-    if problem.rows is not None and any(reads_number(problem.structure, k) for k in moved):
+    if problem.rows is not None and not numbers_read(problem.structure).isdisjoint(moved):
         h = _step(problem.traced, moved)
         up, down = (_row_gradient(_with_numbers(fit, moved, s * h), fit.m) for s in (1, -1))
         score = score + (up - down) / (2 * h)
@@ -163,6 +163,46 @@ def _of_part(
     if rows is None:
         return None
     return function(replace(fit, problem=replace(fit.problem, rows=rows)))
+
+
+def gathered(fit: Fit, rows: np.ndarray) -> Fit:
+    """The fit with some of its rows alone, in this order; those in parts elsewhere are fetched."""
+    problem = fit.problem
+    if problem.total is None:
+        return replace(fit, problem=replace(problem, rows=_taken(require_rows(fit), rows)))
+    over = fit.local_sum
+    assert isinstance(over, PartitionedSum)
+    order = np.argsort(rows, kind="stable")
+    ends = np.cumsum((0, *over.lengths))
+    cuts = np.searchsorted(rows[order], ends[1:-1])
+    wanted = [part - ends[i] for i, part in enumerate(np.split(rows[order], cuts))]
+    visit = functools.partial(_chosen, over.marks, wanted)
+    found = [part for part in over.parts.map(visit) if part is not None]
+    columns = {
+        name: np.concatenate([np.asarray(part.columns[name]) for part in found])
+        for name in found[0].columns
+    }
+    weights = np.concatenate([_weights(part) for part in found])
+    here = _taken(Rows(columns, weights=weights), np.argsort(order, kind="stable"))
+    return replace(
+        fit, problem=replace(problem, rows=here, total=None, data=None), local_sum=over.inner
+    )
+
+
+def _chosen(
+    marks: tuple[int, ...], wanted: Sequence[np.ndarray], number: int, rows: Rows | None
+) -> Rows | None:
+    require_unchanged(marks, number, rows)
+    return None if rows is None or not len(wanted[number]) else _taken(rows, wanted[number])
+
+
+def _taken(rows: Rows, at: np.ndarray) -> Rows:
+    columns = {name: np.asarray(column)[at] for name, column in rows.columns.items()}
+    return Rows(columns, weights=_weights(rows)[at])
+
+
+def _weights(rows: Rows) -> np.ndarray:
+    return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
 
 
 @in_double

@@ -51,13 +51,18 @@ class Nodes(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of one θ: the outermost levels' log sums (G,), nodes, W = exp(L − peak) and F = WK of every factor."""
+    """Of one θ: the outermost levels' log sums (G,), nodes, W = exp(L − peak) and F = WK of every factor.
+
+    peaks (G, 1) are the largest L of every level, and `heights` L of the innermost.
+    """
 
     values: np.ndarray
     nodes: list[Nodes]
     W: list[np.ndarray]
     F: list[np.ndarray]
     eta: np.ndarray
+    heights: np.ndarray
+    peaks: list[np.ndarray]
 
     def posteriors(self, parents: Sequence[np.ndarray]) -> list[np.ndarray]:
         """P(s_f = t | y, θ) of every factor's levels, (G, T) each."""
@@ -258,6 +263,15 @@ class Chain:
             eta = (X @ point[: self.p])[:, None] + Z
             yield Lines(np.array([i]), eta[None], weight[None], extra[None])
 
+    def logarithms(
+        self, theta: np.ndarray
+    ) -> tuple[list[Nodes], list[np.ndarray], list[np.ndarray]]:
+        """Of one θ: nodes, L (G, T) and log F (G, S) of every factor's levels, the outermost first."""
+        sums = self._sums(theta)
+        log_F = [np.log(F) + peak for F, peak in zip(sums.F, sums.peaks, strict=True)]
+        within = [self.depths[f - 1].sum(log_F[f]) for f in range(1, self.k)]
+        return sums.nodes, [*within, sums.heights], log_F
+
     def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
         """Effects of the outermost levels from their nodes, then of those within given them."""
         n, sds = len(theta), np.exp(theta[:, self.p : self.p + self.k])
@@ -376,9 +390,10 @@ class Chain:
         """All sums of one θ, without its prior."""
         nodes = self._nodes(theta, apart)
         eta = self.rows.predictor(theta[None, : self.p])[0]
-        L = self._heights(theta, eta, nodes[-1].t)
+        L = heights = self._heights(theta, eta, nodes[-1].t)
         Ws: list[np.ndarray] = []
         Fs: list[np.ndarray] = []
+        peaks: list[np.ndarray] = []
         tiny = np.finfo(float).tiny
         for f in reversed(range(self.k)):
             peak = L.max(1, keepdims=True)
@@ -386,10 +401,11 @@ class Chain:
             F = np.maximum(W @ nodes[f].K, tiny)
             Ws.insert(0, W)
             Fs.insert(0, F)
+            peaks.insert(0, peak)
             L = np.log(F) + peak
             if f:
                 L = self.depths[f - 1].sum(L)
-        return Sums(L[:, 0], nodes, Ws, Fs, eta)
+        return Sums(L[:, 0], nodes, Ws, Fs, eta, heights, peaks)
 
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of the innermost levels at nodes t, (M, T)."""

@@ -118,7 +118,7 @@ class Exponents:
         size = np.abs(fixed.R).max(0, initial=0.0)
         most = [float(np.abs(part).max(initial=0.0)) for part in (first, across, along)]
         reach = self.largest + size[0] * most[0] + size[1] * (most[1] + most[2])
-        if not reach < _LARGEST:
+        if not reach < _ROOM:
             return self._directly().plane(plane)
         _, n, Q = first.shape
         yR = fixed.yR

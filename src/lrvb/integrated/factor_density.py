@@ -53,6 +53,15 @@ class Ends(NamedTuple):
         return Ends(*(part[points] for part in self))
 
 
+class Step(NamedTuple):
+    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
+
+    step: np.ndarray
+    length: np.ndarray
+    C: np.ndarray
+    gradient: np.ndarray
+
+
 class FactorDensity(ABC):
     """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
 
@@ -60,7 +69,7 @@ class FactorDensity(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
-        self.terms, self.nodes = tuple(terms), nodes
+        self.terms, self.nodes, self.bent = tuple(terms), nodes, False
         values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
         alike = values if merge and repeat(values) else None
         self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
@@ -95,10 +104,8 @@ class FactorDensity(ABC):
     # ---- what one and two effects differ in -------------------------------------------------
 
     @abstractmethod
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A bounded Newton step (n, G, q) towards the modes, its length in sds (n,), C (n, G, q, q)."""
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
+        """A step towards the modes from z (n, G, q)."""
 
     @abstractmethod
     def _search(

@@ -17,6 +17,11 @@ EACH = (
 _MARGIN = 1.05  # by which ends found at some points are moved outwards for others
 _MOVE = 1e-2  # of differences of means in θ
 _SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
+_STEPS = 50  # of Newton's, to the modes
+_EVEN, _BENT = (
+    61,
+    31,
+)  # evenly spaced nodes that are tried before bent ones, and the fewest of those
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
@@ -58,14 +63,31 @@ class FactorNodes(FactorDensity):
         over the posterior matters, where nodes `move` with θ. The moments of each level ask for more of
         its own sum.
         """
+        self.bent = False
         self._learn(theta)
-        for nodes in (nodes for nodes in self.ladder if nodes >= least):
-            self.nodes = nodes
+        box, best = self._box, (np.inf, False, 0, 0.0)
+        for bent, nodes in self._rungs():
+            if nodes < least:
+                continue
+            self.bent, self.nodes = bent, nodes
+            self._box = None if bent else box  # tails so long are looked for at every point
             off, cut, largest = self._off(theta)
-            self._known = float(off[0])
             change = off - off[0] if move else off
-            if np.max(np.abs(change) + cut) < tolerance and largest < EACH:
-                return
+            left = max(float(np.max(np.abs(change) + cut)) / tolerance, largest / EACH)
+            if not best[2] or left < best[0]:
+                best = left, bent, nodes, float(off[0])
+            if left < 1:
+                break
+        _, self.bent, self.nodes, self._known = best
+        self._box = None if self.bent else box
+
+    def _rungs(self) -> list[tuple[bool, int]]:
+        """Evenly spaced nodes or bent ones, and how many, in the order in which they are tried."""
+        even = [(False, nodes) for nodes in self.ladder]
+        if self.q > 1 or self._frame is not None:
+            return even
+        few = [rung for rung in even if rung[1] <= _EVEN]
+        return few + [(True, nodes) for nodes in self.ladder if nodes >= _BENT] + even[len(few) :]
 
     def _learn(self, theta: np.ndarray) -> None:
         """How modes move with θ from the first point, and ends that suffice at all of them."""
@@ -136,16 +158,24 @@ class FactorNodes(FactorDensity):
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
-        step, length, C = self._step(sums, precision, z)
+        begun = self._step(sums, precision, z)
+        step, C, gain = begun.step, begun.C, (begun.gradient * begun.step).sum(-1)
         z = z + step
-        far = np.flatnonzero(length > close)
-        for _ in range(50):
+        far = np.flatnonzero(begun.length > close)
+        step, gain = step[far], gain[far]
+        for _ in range(_STEPS):
             if not len(far):
                 break
-            some = sums.take(far)
-            step, length, C[far] = self._step(some, precision[far], z[far])
+            found = self._step(sums.take(far), precision[far], z[far])
+            C[far] = found.C
+            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever
+            over = (found.gradient * step).sum(-1) < -gain
+            step = np.where(over[..., None], -step / 2, found.step)
             z[far] += step
-            far = far[length > close]
+            gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))
+            step = np.where(over[..., None], -step, step)
+            left = (found.length > close) | over.any(1)
+            far, step, gain = far[left], step[left], gain[left]
         return z, C
 
     def _guess(self, theta: np.ndarray) -> np.ndarray:

@@ -11,12 +11,13 @@ from .crossed import Crossed
 from .effort import LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .gaussian import Gaussian
+from .held import Held, can_hold
 from .importance import Budget, Weighted, integrate, resampled
-from .inside import Evaluated, Inside
+from .inside import Evaluable, Evaluated, Inside
 from .integral import Integral
 from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
-from .mode import Mode, climb, differenced, steadied
+from .mode import Mode, NoMode, climb, differenced, steadied
 from .path import Path
 from .proposals import Proposal, Target, fit_blocks, probed
 from .scattered import Scattered
@@ -31,6 +32,8 @@ NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
 _LOOKS = 3  # times that nodes are chosen
+_AROUND = 3.0  # sds from the mode that nodes which stay are made for
+_FINE = 31  # nodes an axis, where fewer find no mode
 _WORST = 4  # of the draws where sums were checked, that new nodes must suit
 
 
@@ -98,16 +101,18 @@ def integrate_path(
     wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds), inside.work)
     if isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
-            return integrate_many(Together(inside), inside, theta, longest, seed, progress)
-        except NotSmooth as error:
+            with np.errstate(over="ignore"):  # far from its center, which its mode tells
+                return integrate_many(Together(inside), inside, theta, longest, seed, progress)
+        except (NotSmooth, NoMode) as error:
             theta = error.evidence.get("mode", theta)
             inside.forget()
-    begin(wanted, inside, len(kinds))
+    if not _is_held(wanted, inside):
+        begin(wanted, inside, len(kinds))
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
         if not isinstance(inside, Crossed | Smoothed):
-            return climb(inside.log_density, theta, inside.derivatives, longest), None
+            return climb_finer(inside, theta, longest), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
         H = np.zeros((len(theta), len(theta)))
@@ -117,9 +122,14 @@ def integrate_path(
     mode, hessian = settled(theta)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
-    inside.choose_nodes(np.array([mode.x, up, 2 * mode.x - up]))
-    few = _is_learnt(wanted, inside, len(kinds))
-    path = Path(inside, mode, hessian, straight=few)
+    met = np.array([mode.x, up, 2 * mode.x - up])
+    inside.choose_nodes(met)
+    density: Evaluable = inside
+    few, held = _is_learnt(wanted, inside, len(kinds)), None
+    if isinstance(inside, Factor) and _is_held(wanted, inside):
+        density = held = Held(inside, around(mode))
+        mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
+    path = Path(density, mode, hessian, straight=few)
     if few:
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
@@ -127,7 +137,7 @@ def integrate_path(
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
     else:
-        wanted = affordable(wanted, inside.work)
+        wanted = affordable(wanted, inside.work if held is None else held.work)
     proposal = probed(path.log_density, path.start, path.axes)
     kept: list[tuple[np.ndarray, np.ndarray]] | None = []
 
@@ -136,7 +146,7 @@ def integrate_path(
         if kept is None:
             return path.log_density(x)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            value, first, second = inside.evaluate(path.natural(x))
+            value, first, second = density.evaluate(path.natural(x))
             value = value + path.log_volume(x[:, p:])
         beyond = np.isnan(value)  # a tail that double precision does not reach
         first[beyond], second[beyond] = 0.0, 0.0
@@ -158,12 +168,17 @@ def integrate_path(
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
         checked = inside.error(points)
+        if held is not None:
+            checked = checked + np.abs(held.log_density(points) - inside.log_density(points))
         if checked.max() < NODE_ERROR or looks == _LOOKS - 1:
             break
         # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
         worst = points[np.argsort(-checked)[:_WORST]]
-        inside.choose_nodes(np.concatenate([mode.x[None], worst]))
-        wanted, kept = affordable(wanted, inside.work), []
+        met = np.concatenate([met, worst])
+        inside.choose_nodes(met)
+        if held is not None:
+            held.reach(np.concatenate([around(mode), met[3:]]))
+        wanted, kept = affordable(wanted, inside.work if held is None else held.work), []
     if kept is None:
         return Integral(natural, weighted, float(checked.max()), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
@@ -180,6 +195,30 @@ def integrate_scattered(
 def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory."""
     return is_long(budget, inside.cost * inside.work) and can_freeze(Together(inside))
+
+
+def _is_held(budget: Budget, inside: Inside) -> bool:
+    """Whether all draws would take long, and nodes that stay serve two effects a level."""
+    if not isinstance(inside, Factor) or inside.q == 1:
+        return False
+    return is_long(budget, inside.cost * inside.work) and can_hold(inside)
+
+
+def climb_finer(inside: Inside, start: np.ndarray, longest: np.ndarray) -> Mode:
+    """The mode of sums, with more nodes where what few are off by hides it."""
+    try:
+        return climb(inside.log_density, start, inside.derivatives, longest)
+    except NoMode as error:
+        if not isinstance(inside, Factor) or inside.nodes >= _FINE:
+            raise
+        inside.nodes = _FINE
+        return climb(inside.log_density, error.evidence["point"], inside.derivatives, longest)
+
+
+def around(mode: Mode) -> np.ndarray:
+    """The mode, and points a few sds away on either side along each axis of its curvature."""
+    axes = _AROUND * mode.axes().T
+    return np.concatenate([mode.x[None], mode.x + axes, mode.x - axes])
 
 
 def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:

@@ -11,13 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from .factor import Factor
-from .factor_density import MANY, Ends
-from .lines import Line
+from .factor_density import MANY, Ends, Step
+from .lines import CHUNK, Line, spline_weights
 from .regression import Regression
 from .row_sums import RowSums
 from .terms import Term
 
 _TINY = np.finfo(float).tiny
+_SURE, _SEARCH = 3, 20  # steps of the search for an end, at least and at most
+_OFF = 0.3  # of the fall that an end should have, what it may miss
+_TURN = 3.0  # units of η around a mode within which bent nodes are nearly even
 
 
 class Levels(Factor):
@@ -36,17 +39,17 @@ class Levels(Factor):
         (term,) = terms
         return Levels(rows, term)
 
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
         """At most one unit of η and 2.5 sds."""
         gradient, information = sums.slopes(z)
         curvature = np.maximum(information[..., 0], 0.0) + precision
         scale = 1 / np.sqrt(curvature)
-        step = (gradient - precision * z) / curvature
+        gradient = gradient - precision * z
+        step = gradient / curvature
         most = self.rows.unit + 2.5 * scale
         step = np.clip(step, -most, most)
-        return step, np.abs(step / scale).max((1, 2), initial=0.0), scale[..., None]
+        length = np.abs(step / scale).max((1, 2), initial=0.0)
+        return Step(step, length, scale[..., None], gradient)
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
@@ -61,11 +64,16 @@ class Levels(Factor):
         ends = []
         for side in (-1.0, 1.0):
             x = z + side * far * scale
-            for _ in range(3):
+            for done in range(_SEARCH):
+                fall = top - height(x)[..., None]
+                if done >= _SURE and (np.abs(fall / self.drop - 1) < _OFF).all():
+                    break
                 slope = sums.slopes(x)[0] - precision * x
                 slope = np.where(np.abs(slope) < 1e-9, -side * 1e-9, slope)
-                distance = np.sqrt(np.maximum(2 * (top - height(x)[..., None]), 1e-8))
-                x = x + np.clip((distance - far) * distance / slope, -6 * scale, 6 * scale)
+                distance = np.sqrt(np.maximum(2 * fall, 1e-8))
+                away = side * (x - z)
+                outward = side * (distance - far) * distance / slope
+                x = x + side * np.clip(outward, -away / 2, np.maximum(6 * scale, away))
             ends.append((x - z) / scale)
         return ends[0], ends[1]
 
@@ -73,10 +81,22 @@ class Levels(Factor):
         self, sums: RowSums, precision: np.ndarray, ends: Ends
     ) -> tuple[np.ndarray, np.ndarray]:
         """On a line for each group, whose nodes are the grid."""
-        place = np.linspace(0, 1, self.nodes)
-        e = ends.low + (ends.high - ends.low) * place
-        Z = ends.z + ends.C[..., 0] * e
-        return Z, sums.line(Z) - precision * Z**2 / 2
+        place, scale = np.linspace(0, 1, self.nodes), ends.C[..., 0]
+        if not self.bent:
+            Z = ends.z + scale * (ends.low + (ends.high - ends.low) * place)
+            return Z, sums.line(Z) - precision * Z**2 / 2
+        # e = a sinh(t/a) with evenly spaced t: close where rows turn, about a unit of η, and far in tails
+        a = _TURN * self.rows.unit / (scale * self._reach[:, None])
+        low, high = (a * np.arcsinh(end / a) for end in (ends.low, ends.high))
+        t = (low + (high - low) * place) / a
+        Z = ends.z + scale * a * np.sinh(t)
+        share = np.log(np.cosh(t) * ((high - low) / (ends.high - ends.low)))  # of an even step
+        return Z, sums.line(Z) - precision * Z**2 / 2 + share
+
+    @property
+    def _reach(self) -> np.ndarray:
+        """The largest change of η with the effect in each group, (G,)."""
+        return np.maximum(np.maximum.reduceat(np.abs(self.R[:, 0]), self.groups.starts), 1e-300)
 
     def _nodes(self, grid: np.ndarray) -> np.ndarray:
         """The nodes of a grid, (n, G, Q, 1)."""
@@ -94,5 +114,12 @@ class Levels(Factor):
         nodes = grid.reshape(-1, grid.shape[2])
         line = Line(np.log(np.maximum(P, _TINY)).reshape(nodes.shape))
         place = line.draw(which, rng.random(len(which)))
+        if self.bent:
+            found = np.empty(len(which))
+            for start in range(0, len(which), CHUNK):
+                here = slice(start, start + CHUNK)
+                weights = spline_weights(place[here], nodes.shape[1])
+                found[here] = (weights * nodes[which[here]]).sum(1)
+            return found[:, None]
         step = nodes[which, 1] - nodes[which, 0]
         return (nodes[which, 0] + step * place)[:, None]

@@ -51,9 +51,11 @@ def differenced(target: Target, step: float | np.ndarray = 1e-3) -> Derivatives:
         v = target(np.concatenate([x[None], x + E, x - E, x + both, x - both]))
         up, down = v[1 : d + 1], v[d + 1 : 2 * d + 1]
         pairs = v[2 * d + 1 : 2 * d + 1 + len(i)] + v[2 * d + 1 + len(i) :]
-        H = np.diag(up + down - 2 * v[0])
-        H[i, j] = H[j, i] = (pairs - up[i] - down[i] - up[j] - down[j] + 2 * v[0]) / 2
-        return float(v[0]), (up - down) / (2 * step), H / np.outer(np.diag(E), np.diag(E))
+        with np.errstate(invalid="ignore"):  # next to −∞ there are none, which `climb` says
+            H = np.diag(up + down - 2 * v[0])
+            H[i, j] = H[j, i] = (pairs - up[i] - down[i] - up[j] - down[j] + 2 * v[0]) / 2
+            slope = (up - down) / (2 * step)
+        return float(v[0]), slope, H / np.outer(np.diag(E), np.diag(E))
 
     return derivatives
 
@@ -93,6 +95,12 @@ def climb(
     fractions, last = 0.5 ** np.arange(_HALVINGS), np.inf
     for _ in range(iterations):
         value, gradient, H = (known or differenced(target, steps))(x)
+        if not (np.isfinite(gradient).all() and np.isfinite(H).all()):
+            raise NoMode(
+                "The log density has no derivatives at a point on the way to its maximum: it is not "
+                "finite there or nearby.",
+                point=x,
+            )
         steps = np.clip(0.05 / np.sqrt(np.maximum(np.abs(np.diag(H)), _STEEP)), 1e-6, 0.05)
         curvature, U = np.linalg.eigh(-H)
         step = U @ ((U.T @ gradient) / np.maximum(np.abs(curvature), _FLAT))

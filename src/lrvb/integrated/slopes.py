@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InvalidModel
 from .box import find_side
 from .factor import Factor
-from .factor_density import MANY, Ends
+from .factor_density import MANY, Ends, Step
 from .lines import CHUNK, FLOOR, Line, spline_weights
 from .regression import Regression
 from .row_sums import Plane, RowSums
@@ -40,9 +40,7 @@ class Slopes(Factor):
         """The same sums of other rows and levels."""
         return Slopes(rows, terms)
 
-    def _step(
-        self, sums: RowSums, precision: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
         """At most 2.5 sds, or one unit of η where sds are smaller."""
         gradient, H = sums.slopes(z)
         gradient = gradient - z @ precision
@@ -52,7 +50,7 @@ class Slopes(Factor):
         length = np.sqrt((white**2).sum(-1))
         most = 2.5 + self.rows.unit * np.sqrt(H[..., 0, 0] + H[..., 1, 1])
         short = white * np.minimum(1.0, most / (length + 1e-300))[..., None]
-        return (C @ short[..., None])[..., 0], length.max(1, initial=0.0), C
+        return Step((C @ short[..., None])[..., 0], length.max(1, initial=0.0), C, gradient)
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray

@@ -11,7 +11,7 @@ import numpy as np
 from .estimate import Estimate
 from .hyperparameters import Hyperparameter
 
-REFITTED = 10  # rows or levels, the largest, that are left out in a fit of its own
+REFITTED = 10  # rows or levels, the largest, that are left out in fits of their own at least
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,17 @@ class PriorQuestions(Protocol):
 class Influence(NamedTuple):
     """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
 
-    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws.
+    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws;
+    stepped (n,) says which are by a Newton step, where others are of the first order, because `astray` fits
+    did not converge or there were too many.
     """
 
     values: np.ndarray
     refitted: np.ndarray
     k_hat: np.ndarray | None = None
     error: np.ndarray | None = None
+    stepped: np.ndarray | None = None
+    astray: int = 0
 
 
 class RowQuestions(PriorQuestions, Protocol):
@@ -79,7 +83,7 @@ class RowQuestions(PriorQuestions, Protocol):
         """Columns of the rows by which they may be grouped, beside those observed."""
 
     def influence(
-        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
 

@@ -19,7 +19,7 @@ from .estimate import Estimate
 from .intervals import check_probability
 from .polish import Polish
 from .tails import product_index, tail_index
-from .verdicts import REPAIRED, TAIL, TRUST, Compared, Draws, judge
+from .verdicts import REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,6 +103,12 @@ class Certificate:
         """Quantities that are neither trusted nor repaired, were the density exact."""
         draws = Draws(self.method, True, self.k_hat, self.ess)
         return sum(verdict not in (TRUST, REPAIRED) for verdict, _ in judge(draws, self._compared))
+
+    @property
+    def rough(self) -> np.ndarray:
+        """Which named quantities differ from linear response's and lean on few squares, (q,)."""
+        light = self._compared.quality < ROUGH if self.method == "importance" else True
+        return ~(light | np.array([verdict == TRUST for verdict, _ in self.verdicts]))
 
     @property
     def tail_index(self) -> pd.Series:

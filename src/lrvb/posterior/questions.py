@@ -83,19 +83,27 @@ class WhatIf:
         return prior_table(questions, chosen, self._at(chosen), verify)
 
     def influence(
-        self, names: str | Iterable[str] | None = None, by: Any = None, *, scaled: bool = False
+        self,
+        names: str | Iterable[str] | None = None,
+        by: Any = None,
+        *,
+        scaled: bool = False,
+        refits: int | None = None,
     ) -> pd.DataFrame:
         """The change of every mean if a row were left out, a row each.
 
         With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
         posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
-        of an sd, a Newton step of the natural parameters with the rows' own curvature, and for the ten
-        largest a refit (up to 100,000 rows). Of an integrated `MixedModel` by smoothed weights of its draws,
-        with a refit for the ten largest whose k_hat is above a half or whose Monte Carlo error is above 5 %.
+        of an sd, a Newton step of the natural parameters with the rows' own curvature, and for the
+        largest, as many as take about a second and ten at least, a refit (up to 100,000 rows).
+        Of an integrated `MixedModel` by smoothed weights of its draws, with a refit for the ten largest whose
+        k_hat is above a half or whose Monte Carlo error is above 5 %. `refits` says how many at most.
         """
+        if refits is not None:
+            require_whole("refits", refits, 0)
         chosen, what_if = self._choose(names), self._what_if()
         codes, levels = grouped(what_if, by, self.observed)
-        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled)
+        return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled, refits)
 
     def fragility(self, name: str, prob: float = 0.94) -> Fragility:
         """The fewest rows found without which the sign of a mean changes, or its interval holds zero.
@@ -121,7 +129,7 @@ class WhatIf:
 
         `draws=0` is a quick first answer from influence: log p(x_n | x_−n) ≈ L*(1) − L*(0), the change of the
         best ELBO when the row's weight goes from one to none, ℓ̄_n(m*) − ½g_nᵀΣ̂g_n to the first order, and by
-        refits for the ten rows that move something the furthest beyond an sd. In place of `k_hat` it has
+        refits for rows that move something beyond an sd, the furthest first. In place of `k_hat` it has
         `moved`, the sds by which the row moves what it moves most.
         """
         require_whole("draws", draws, 0)

@@ -16,6 +16,7 @@ import numpy as np
 from ..engine.fitting import Fit
 from ..engine.response import Response
 from ..engine.sensitivity import (
+    gathered,
     map_parts,
     means_at,
     refit_weighted,
@@ -25,10 +26,10 @@ from ..engine.sensitivity import (
     without,
 )
 from ..errors import NotConverged
-from .answering import REFITTED
+from .deletion import MOST, refits_worth
 from .leave_one_out import sums
 from .noted import noted
-from .sensitivity import LARGE, MOST, SAMPLED, Sensitivity, row_weights
+from .sensitivity import LARGE, Sensitivity, row_weights
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ def quick_loo_table(sensitivity: Sensitivity) -> pd.DataFrame:
     """`elpd` of every row, and `moved`, the sds by which leaving it out moves what it moves most.
 
     Rows whose `moved` is below a tenth have the first order, where it is √(g_nᵀΣ̂g_n). The others (the 1000
-    largest, in memory) have Simpson's rule over w = 1, ½, 0, with m(w) by the Newton step of the natural
-    parameters that `influence` takes, for that part of the row; those ten that then move something the
-    furthest, if by more than an sd, a refit (up to 100,000 rows). Any further such rows are not reliable:
-    `n_bad`.
+    largest) have Simpson's rule over w = 1, ½, 0, with m(w) by the Newton step of the natural
+    parameters that `influence` takes, for that part of the row; those that then move something the
+    furthest, if by more than an sd, a refit (as many as `influence` makes, of rows in memory). Any further
+    such rows are not reliable: `n_bad`.
     """
     import pandas as pd
 
@@ -54,15 +55,16 @@ def quick_loo_table(sensitivity: Sensitivity) -> pd.DataFrame:
     elpd, full = value - moved**2 / 2, value + moved**2 / 2
     large = np.flatnonzero(moved >= LARGE)
     large = large[np.argsort(-moved[large], kind="stable")]
-    stepped = large[: MOST if fit.problem.total is None and fit.curved is not None else 0]
+    stepped = large[: MOST if fit.curved is not None else 0]
     refitted = np.zeros(len(moved), dtype=bool)
     if len(stepped):
-        once = _counted_once(sensitivity.response)
-        for n in stepped:
-            found = _along(once, n)
+        once = _counted_once(sensitivity.response, stepped)
+        for place, n in enumerate(stepped):
+            found = _along(once, place)
             elpd[n], moved[n] = found if np.isfinite(found).all() else (elpd[n], np.inf)
         far = stepped[np.argsort(-moved[stepped], kind="stable")]
-        for n in far[moved[far] > FAR][: REFITTED if len(moved) <= SAMPLED else 0]:
+        worth = refits_worth(len(moved)) if fit.problem.total is None else 0
+        for n in far[moved[far] > FAR][:worth]:
             again = _refitted(sensitivity.response, w, n)
             if again is not None:
                 refitted[n], (elpd[n], moved[n]) = True, again
@@ -92,12 +94,13 @@ def _first_order(Sigma: np.ndarray, fit: Fit) -> _First:
     return _First(value, np.sqrt(np.maximum(np.concatenate(squares), 0.0)), row_weights(fit))
 
 
-def _counted_once(response: Response) -> Response:
-    """The same response, whose rows count once where they are asked one by one."""
-    problem = response.fit.problem
+def _counted_once(response: Response, rows: np.ndarray) -> Response:
+    """The same response with these rows alone, which count once where they are asked one by one."""
+    near = gathered(response.fit, rows)
+    problem = near.problem
     assert problem.rows is not None
-    rows = replace(problem.rows, weights=None)
-    return replace(response, fit=replace(response.fit, problem=replace(problem, rows=rows)))
+    once = replace(problem.rows, weights=None)
+    return replace(response, fit=replace(near, problem=replace(problem, rows=once)))
 
 
 def _along(response: Response, n: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,25 +22,22 @@ from ..engine.response import Response, respond
 from ..engine.sensitivity import (
     CovarianceChanges,
     map_parts,
-    means_at,
     number_score,
     refit_weighted,
     refit_with,
     require_rows,
-    row_curvature,
     row_scores,
-    without,
 )
 from ..errors import InvalidModel, NotConverged
-from .answering import REFITTED, Influence, PriorChange
+from .answering import Influence, PriorChange
+from .deletion import MOST, affordable, refits_worth, rows_of, stepped
 from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
 from .intervals import intervals
 from .units import Units, in_units
 
-LARGE = 0.1  # sds by which a first order may move a mean before more is done
 SAMPLED = 100_000  # rows beyond which a sample of so many says how sds follow a prior: to about 1 %
-MOST = 1000  # rows or levels, the largest of those, that get the Newton step
+LARGE = 0.1  # sds by which a first order may move a mean before more is done
 
 
 def row_weights(fit: Fit) -> np.ndarray:
@@ -88,15 +85,6 @@ def spread(values: np.ndarray) -> Spread:
 def _spread(read: np.ndarray, fit: Fit) -> Spread:
     """Of the scores of the rows in memory."""
     return functools.reduce(operator.add, map(spread, _weighted_scores(read, fit)))
-
-
-def _rows_of(which: Iterable[int], codes: np.ndarray | None) -> list[np.ndarray]:
-    """The rows of each of some levels, or the rows themselves."""
-    if codes is None:
-        return [np.array([k]) for k in which]
-    order = np.argsort(codes, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(np.bincount(codes))])
-    return [order[ends[k] : ends[k + 1]] for k in which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,47 +161,41 @@ class Sensitivity:
     # ---- rows -----------------------------------------------------------------------------
 
     def influence(
-        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
         First order; where that is large a Newton step of the natural parameters with the rows' own
-        curvature, and for the largest few of those (`refits`) a fit without them, (n, k); none of more
-        than 100,000 rows.
+        curvature, and for the largest of those (`refits`, or as many as take about a second, ten at
+        least and none of more than 100,000 rows) a fit without them, (n, k).
         """
         values = -self._moved(at, codes)
-        refitted = np.zeros(len(values), dtype=bool)
-        if self.fit.problem.total is not None:  # rows in parts elsewhere: no fits without some
-            return Influence(values, refitted)
-        largest = self._largest(values, at)[:MOST]
-        rows = _rows_of(largest, codes)
-        values[largest] = self._stepped(rows, values[largest], at)
-        if len(self.weights) > SAMPLED:
-            return Influence(values, refitted)
-        for k in largest[self._largest(values[largest], at)[:refits]]:
-            refitted[k] = True
-            again = self.left_out(_rows_of([k], codes)[0])
-            values[k] = (self.moved_mean(again) - self.estimate.m)[at]
-        return Influence(values, refitted)
+        done = np.zeros((2, len(values)), dtype=bool)
+        elsewhere = self.fit.problem.total is not None
+        largest = self._largest(values, at)[: MOST if self.fit.curved is not None else 0]
+        blocks = rows_of(largest, codes)
+        if elsewhere:
+            largest = largest[: affordable(blocks)]
+        step = (stepped(self.response, blocks[: len(largest)]) - self.fit.m) @ self.M[at].T
+        found = np.isfinite(step).all(1)
+        values[largest[found]], done[0, largest[found]] = step[found], True
+        worth = refits_worth(len(self.weights)) if refits is None else refits
+        again = largest[self._largest(values[largest], at)]
+        astray = 0
+        for k in again[: 0 if elsewhere else worth]:
+            try:
+                moved = self.moved_mean(self.left_out(rows_of([k], codes)[0]))
+            except InvalidModel:  # it does not converge: the step stands, and is told
+                astray += 1
+                continue
+            values[k], done[:, k] = (moved - self.estimate.m)[at], (False, True)
+        return Influence(values, done[1], stepped=done[0], astray=astray)
 
     def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Which move a mean by `LARGE` or more, the largest first."""
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
         large = np.flatnonzero(size >= LARGE)
         return large[np.argsort(-size[large], kind="stable")]
-
-    def _stepped(
-        self, blocks: Sequence[np.ndarray], first: np.ndarray, at: np.ndarray
-    ) -> np.ndarray:
-        """Changes by one Newton step for each block of rows; the first order where that leaves the domain."""
-        if not blocks:
-            return first
-        etas = []
-        for rows in blocks:
-            score = self.weights[rows] @ np.concatenate(list(row_scores(self.fit, rows)))
-            etas.append(without(self.response, score, row_curvature(self.fit, rows)))
-        moved = (means_at(self.fit, np.array(etas)) - self.fit.m) @ self.M[at].T
-        return np.where(np.isfinite(moved), moved, first)
 
     def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         """M Σ̂ Σ_n w_n g_n of every row or level, (n, k), chunk by chunk of the rows."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
-from .answering import REFITTED, PriorQuestions, RowQuestions
+from .answering import Influence, PriorQuestions, RowQuestions
 from .certificate import require_whole
 from .noted import noted, noted_series
 from .table import require_finite
@@ -101,12 +101,13 @@ def influence_table(
     codes: np.ndarray | None,
     levels: Any,
     scaled: bool,
-    refits: int = REFITTED,
+    refits: int | None = None,
 ) -> pd.DataFrame:
     """The change of every mean if a row or level is left out, a row each."""
     import pandas as pd
 
-    values, refitted, k_hat, error = sensitivity.influence(at, codes, refits)
+    found = sensitivity.influence(at, codes, refits)
+    values, refitted, k_hat, error = found[:4]
     if scaled:
         sd = sensitivity.sd[at]
         values = values / np.where(sd > 0, sd, np.inf)
@@ -114,7 +115,7 @@ def influence_table(
     table = pd.DataFrame(values, index=index, columns=list(names))
     require_finite("influence", np.abs(values).max(axis=1, initial=0.0), table.index)
     if k_hat is None:
-        return table
+        return _told(table, found, "row" if codes is None else "level")
     bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
     again = int(refitted.sum())
     said = "By weights of the draws"
@@ -123,8 +124,30 @@ def influence_table(
     said += f"; {again} by fits of their own" if again else ""
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
+        said += f" (with refits={again + bad} those that matter are fitted without)"
     result = noted(table, said + ".")
     result.attrs.update(n_bad=bad, refitted=list(table.index[refitted]))
+    return result
+
+
+def _told(table: pd.DataFrame, found: Influence, what: str) -> pd.DataFrame:
+    """The table with a line on how its rows were found."""
+    again = int(found.refitted.sum())
+    near = 0 if found.stepped is None else int(found.stepped.sum())
+    parts = [
+        f"{count:,} {what}{'s' if count > 1 else ''} {how}"
+        for count, how in (
+            (again, "by fits of their own" if again > 1 else "by a fit of its own"),
+            (near, "by a Newton step"),
+            (len(table) - again - near, "to the first order"),
+        )
+        if count
+    ]
+    said = ", ".join(parts) or f"No {what}s"
+    if found.astray:
+        said += f"; {found.astray:,} fits without a {what} did not converge"
+    result = noted(table, said + ".")
+    result.attrs.update(refitted=list(table.index[found.refitted]))
     return result
 
 

@@ -95,9 +95,6 @@ def trace_terms(structure: Structure) -> Traced:
     def global_term(numbers: Any, m: Any) -> Any:
         return structure.global_term(numbers, m)
 
-    def local_term(numbers: Any, m: Any, z: Any, row: Any) -> Any:
-        return structure.local_term(numbers, m, z, structure.row(row, used))
-
     if derived(structure.model, "global_term"):
 
         def log_prior(numbers: Any, values: Any) -> Any:
@@ -107,15 +104,7 @@ def trace_terms(structure: Structure) -> Traced:
         of_all = _traced(structure, "log_prior", log_prior, numbers, variables)
     else:
         of_all = _traced(structure, "global_term", global_term, numbers, m)
-    if derived(structure.model, "local_term"):
-
-        def log_row(numbers: Any, values: Any, row: Any) -> Any:
-            return structure.log_row((numbers, structure.row(row, used)))(values)
-
-        variables = specs(structure.alpha.blocks | structure.local.blocks)
-        of_row = _traced(structure, "log_row", log_row, numbers, variables, columns)
-    else:
-        of_row = _traced(structure, "local_term", local_term, numbers, m, z, columns)
+    of_row = _row_term(structure, used)
     digest.add(of_all)
     digest.add(of_row)
     digest.text(sorted(structure.plans.items()))
@@ -132,7 +121,8 @@ def trace_terms(structure: Structure) -> Traced:
         def second_of_row(numbers: Any, at: Any, row: Any) -> Any:
             if derived(structure.model, "local_term"):
                 return second(structure.log_row((numbers, structure.row(row))), at)
-            return second(lambda both: local_term(numbers, both[0], both[1], row), at)
+            own = structure.row(row, used)
+            return second(lambda both: structure.local_term(numbers, both[0], both[1], own), at)
 
         at = specs(structure.alpha.blocks) if derived(structure.model, "global_term") else m
         both = structure.alpha.blocks | structure.local.blocks
@@ -153,6 +143,24 @@ def trace_terms(structure: Structure) -> Traced:
             _add_family(structure, digest, name, family, used)
     key = (digest.hexdigest(), tuple(families), layout(structure))
     return Traced(key, of_all, of_row, frozenset(used))
+
+
+def _row_term(structure: Structure, used: set[str]) -> Any:
+    """The term of a row, traced anew; the columns that it reads are added to `used`."""
+    numbers, columns = structure.numbers, dict(structure.columns)
+    if derived(structure.model, "local_term"):
+
+        def log_row(numbers: Any, values: Any, row: Any) -> Any:
+            return structure.log_row((numbers, structure.row(row, used)))(values)
+
+        variables = specs(structure.alpha.blocks | structure.local.blocks)
+        return _traced(structure, "log_row", log_row, numbers, variables, columns)
+
+    def local_term(numbers: Any, m: Any, z: Any, row: Any) -> Any:
+        return structure.local_term(numbers, m, z, structure.row(row, used))
+
+    m, z = structure.alpha.specs(), structure.local.specs()
+    return _traced(structure, "local_term", local_term, numbers, m, z, columns)
 
 
 def _add_family(
@@ -263,22 +271,26 @@ def is_conjugate(structure: Structure) -> bool:
     m, z = _flat(structure.alpha.size), _flat(structure.local.size)
     columns = dict(structure.columns)
     jaxpr = _traced(structure, "local_term", gradient, structure.numbers, m, columns, z).jaxpr
-    return not _depends(jaxpr, len(jaxpr.invars) - 1)
+    return id(jaxpr.invars[-1]) not in _needed(jaxpr)
 
 
-def reads_number(structure: Structure, name: str) -> bool:
-    """Whether the term of a row may depend on this number of the model."""
-    inputs = trace_terms(structure).local_term.jaxpr
-    return _depends(inputs, sorted(structure.numbers).index(name))
+def numbers_read(structure: Structure) -> frozenset[str]:
+    """The numbers of the model on which the term of a row may depend; traced once for a structure."""
+    if numbers_read not in structure.programs:
+        inputs = _row_term(structure, set()).jaxpr
+        needed = _needed(inputs)
+        names = zip(sorted(structure.numbers), inputs.invars, strict=False)
+        structure.programs[numbers_read] = frozenset(name for name, v in names if id(v) in needed)
+    return structure.programs[numbers_read]  # type: ignore[no-any-return]
 
 
-def _depends(jaxpr: Any, index: int) -> bool:
-    """Whether any output of a jaxpr depends on its input `index`; may say yes too often, never no."""
+def _needed(jaxpr: Any) -> set[int]:
+    """The variables on which outputs of a jaxpr depend; may be too many, never too few."""
     needed = {id(v) for v in jaxpr.outvars}
     for equation in reversed(jaxpr.eqns):
         if any(id(v) in needed for v in equation.outvars):
             needed.update(id(v) for v in equation.invars)
-    return id(jaxpr.invars[index]) in needed
+    return needed
 
 
 def attempt(structure: Structure, term: str, action: Callable[[], Any]) -> Any:

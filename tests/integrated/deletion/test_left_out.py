@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from integrated.small import HALF_T, dispersion, regression
+from lrvb.integrated.chain import Chain
 from lrvb.integrated.choice import choose
 from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.deletion.blocks import blocks_of
-from lrvb.integrated.deletion.left_out import leave_out
+from lrvb.integrated.deletion.left_out import count_rows, leave_out
 from lrvb.integrated.fixed import Fixed
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.levels import Levels
@@ -62,6 +63,9 @@ def _glmm(kind, family):
     if kind == "nested":
         terms = [_term(G), _term(INNER)]
         return rows, terms, lambda r, t: Nested(r, *t), [0.4, 0.5, -0.2, -0.6, *tail]
+    if kind == "chain":
+        terms = [_term(G), _term(INNER), _term(np.arange(N))]
+        return rows, terms, Chain, [0.4, 0.5, -0.2, -0.6, -0.9, *tail]
     terms = [_term(H), _term(G)]  # as θ has them: the small factor's levels are drawn
     start = [0.4, 0.5, 0.2, -0.3, 0.1, 0.0, -0.4, -0.2, *tail]
     return rows, terms, lambda r, t: Crossed(r, t[1], t[0]), start
@@ -92,6 +96,8 @@ def _differences(make, rows, terms, theta, codes):
         ("slopes", "bernoulli"),
         ("nested", "poisson"),
         ("nested", "negbinomial"),
+        ("chain", "poisson"),
+        ("chain", "negbinomial"),
         ("crossed", "bernoulli"),
     ],
 )
@@ -105,6 +111,52 @@ def test_blocks_of_levels_summed_out(kind, family, by):
     blocks = blocks_of(codes, np.arange(codes.max() + 1))
     found = leave_out(inside, rows, terms, theta, blocks).log_p
     assert_allclose(found, _differences(make, rows, terms, theta, codes), atol=5e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["fixed", "levels", "slopes", "nested", "chain", "crossed"])
+def test_slopes_in_how_often_a_row_counts(kind, weighted):
+    """E[log p(y_i | η_i)] is the slope of log p(y, θ) in the row's weight: central differences, same nodes.
+
+    Of a row that counts w times it is of all of them together: w ∂/∂w. Terms keep the x̄ in whose basis θ is.
+    """
+    rows, terms, make, start = _glmm(kind, "negbinomial")
+    theta = _points(np.array(start), 2)
+    w = RNG.integers(1, 4, N).astype(float) if weighted else np.ones(N)
+    inside = make(rows.weighted(w), terms)
+    some = blocks_of(np.arange(N), np.array([0, 7, 31]))
+    found = count_rows(inside, rows.weighted(w), terms, theta, some).log_p
+    for place, row in enumerate(some.rows):
+        ends = []
+        for step in (1e-3, -1e-3):
+            moved = w.copy()
+            moved[row] *= 1 + step
+            ends.append(make(rows.weighted(moved), terms).log_density(theta))
+        slope = (ends[0] - ends[1]) / 2e-3
+        assert_allclose(found[:, place], slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["one factor", "crossed", "none"])
+def test_gaussian_slopes_in_how_often_a_row_counts(kind):
+    """Of the density and of E[β | θ], downwards."""
+    rows, terms, make, start = _gaussian(kind == "crossed")
+    if kind == "none":
+        terms, start = [], start[-1:]
+    theta, w = _points(np.array(start)), RNG.integers(1, 4, N).astype(float)
+    inside = make(rows.weighted(w), terms)
+    some = blocks_of(np.arange(N), np.array([0, 7, 31]))
+    found = count_rows(inside, rows.weighted(w), terms, theta, some, moved=True)
+    for place, row in enumerate(some.rows):
+        ends, betas = [], []
+        for step in (1e-3, -1e-3):
+            moved = w.copy()
+            moved[row] *= 1 + step
+            again = make(rows.weighted(moved), terms)
+            ends.append(again.log_density(theta))
+            betas.append(again.beta(theta)[0])
+        assert_allclose(found.log_p[:, place], (ends[0] - ends[1]) / 2e-3, rtol=1e-5, atol=1e-5)
+        slope = (betas[0] - betas[1]) / 2e-3
+        assert_allclose(-found.moved[:, place], slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
 
 
 def _gaussian(crossed):

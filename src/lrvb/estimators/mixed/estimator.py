@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,15 +19,13 @@ from ...integrated.surrogate import NotSmooth
 from ...likelihoods import DEFAULT, Likelihood, likelihood_of
 from ...posterior.certification import Checked
 from ...posterior.estimate import Estimate
-from ...posterior.intervals import check_probability
 from ...posterior.posterior import Posterior
-from ...posterior.table import table
 from ...statement.problem import state_problem
 from ..unfitted import Unfitted, not_fitted
 from .after_the_fit import AfterTheFit, Drawn
 from .answers.contrast import contrast_table
 from .answers.drawing import VariationalDraws
-from .answers.effects import LevelEffects
+from .answers.effects import LevelEffects, effects_table
 from .answers.levels import Effects
 from .answers.prediction import (
     LINK,
@@ -47,9 +43,10 @@ from .design.design import Design, build
 from .design.requirements import require_effects, require_no_smooths, require_noise
 from .design.standardised import Standardisation, fixed_prior, standardisation
 from .fit.arrangement import Arrangement
-from .fit.joint_response import JointResponse, join, refine_joint
+from .fit.joint_response import JointResponse, coordinate_names, join, refine_joint
 from .fit.optimum import find_optimum
-from .fit.precision_model import PrecisionModel, block_name
+from .fit.precision_model import PrecisionModel
+from .fit.progress import draws_bar, wants_bar
 from .integral.certificate import MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FACTORIZATIONS = ("blocked", "variational", "mean_field")
-MANY = 50_000  # rows from which on a fit may take more than two seconds
 
 
 class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
@@ -144,12 +140,15 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         require_noise(design)
         standard = standardisation(design)
         why = (
-            f"factorization={self.factorization!r} is a variational fit, which nothing has checked"
+            f"factorization={self.factorization!r} is a variational fit, which nothing has checked; "
+            '"blocked" integrates, and checks itself'
         )
         if self.factorization == "blocked":
             try:
                 priors = resolve(self.priors, design)
-                found = integrate_model(design, priors, standard, self._bar())
+                found = integrate_model(
+                    design, priors, standard, draws_bar(self.progress, self.verbose)
+                )
             except NotSmooth:
                 # rows in partitions tell too little for sums that leave them there
                 assert isinstance(design, ScatteredDesign)
@@ -195,7 +194,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             self.factorization,
             tol=self.tol,
             max_iter=self.max_iter,
-            progress=self._progress(design.n),
+            progress=wants_bar(design.n, self.progress, self.verbose),
         )
         averaged = self.factorization != "mean_field"
         response = respond(linearize(optimum))
@@ -225,7 +224,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
                 checked=Checked(reason=why or "a variational fit is not checked"),
             )
 
-        estimate = replace(joint.estimate, labels=tuple(_labels(design, joint)))
+        estimate = replace(joint.estimate, labels=tuple(coordinate_names(design, joint)))
         M = np.eye(len(estimate.m))[list(estimate.index.values())]
         if derived:
             parts = [derived_sds(design, joint.precisions)]
@@ -292,20 +291,6 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             state = f"{self.n_rows_:,} rows, {how} in {self.posterior_.convergence.steps}"
         family = likelihood_of(self.family).name
         return f"<lrvb.MixedModel '{self.formula}', {family}, {self.factorization}: {state}>"
-
-    def _progress(self, rows: int) -> bool:
-        """Whether to show a bar: as `progress` or `verbose` says, or where a person waits for many rows."""
-        for said in (self.progress, self.verbose):
-            if said is not None:
-                return bool(said)
-        return rows > MANY and sys.stderr.isatty()
-
-    def _bar(self) -> Callable[[int, int], None] | None:
-        """Progress of the draws: as asked for, or after two seconds where a person waits."""
-        for said in (self.progress, self.verbose):
-            if said is not None:
-                return shown_draws(0.0) if said else None
-        return shown_draws(2.0) if sys.stderr.isatty() else None
 
     def _fitted(self) -> Posterior:
         if not hasattr(self, "posterior_"):
@@ -383,36 +368,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         `term` is one coefficient, such as "1|g"; all of them by default. Intervals of an integrated
         model are quantiles of the mixture over its draws; of a variational fit those of a normal.
         """
-        import pandas as pd
-
-        self._fitted()
-        check_probability("prob", prob)
-        found: dict[str, Any] = {part.label: part for part in self._design().structured}
-        known = [*found, *self._effects.names]
-        if not known:
-            raise InvalidModel(
-                f"The formula '{self.formula}' has no random effects; its coefficients are in summary()."
-            )
-        if term is not None and not (isinstance(term, str) and term in known):
-            raise InvalidModel(
-                f"There is no random effect {term!r}; there are: {', '.join(known)}."
-            )
-        tables = {}
-        for name in known if term is None else [term]:
-            if name in found:
-                whole = self.posterior_.summary(prob).loc[found[name].names]
-                index = pd.Index(found[name].levels, name="level")
-                tables[name] = pd.DataFrame(whole.drop(columns="verdict").set_axis(index))
-                continue
-            moments = self._effects.moments(*self._effects.found[name])
-            tables[name] = table(
-                pd.Index(self._effects.levels(name), name="level"),
-                mean=moments.mean,
-                sd=moments.sd,
-                mfvb_sd=moments.mfvb_sd,
-                ends=self._effects.ends(name, prob),
-            )
-        return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])
+        return effects_table(self._fitted(), self._effects, term, prob)
 
 
 def _require_fittable(family: Likelihood, factorization: str, why: str = "") -> None:
@@ -428,34 +384,3 @@ def _require_fittable(family: Likelihood, factorization: str, why: str = "") -> 
 def _lower(sentence: str) -> str:
     """A sentence as a clause."""
     return sentence[:1].lower() + sentence[1:].rstrip(".")
-
-
-def shown_draws(after: float) -> Callable[[int, int], None]:
-    """One line that tells how many draws there are, from so many seconds on."""
-    start = time.monotonic()
-
-    def show(done: int, expected: int) -> None:
-        if time.monotonic() - start >= after:
-            end = "\n" if done >= expected else ""
-            print(f"\r{done:,} of {expected:,} draws", end=end, file=sys.stderr, flush=True)
-
-    return show
-
-
-def _labels(design: Design, joint: JointResponse) -> list[str | None]:
-    """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
-    labels: list[str | None] = list(design.names)
-    matrices = {
-        block_name(term.name, len(term.coefficients)): term.coefficients
-        for term in design.terms
-        if len(term.coefficients) > 1
-    }
-    for block, family in joint.precisions.alpha.blocks.items():
-        coefficients = matrices.get(block)
-        if coefficients is None:
-            labels += family.names(block)
-            continue
-        for i, j in family.slots[0].indices():
-            labels.append(f"{block}[{coefficients[i]},{coefficients[j]}]")
-        labels.append(f"logdet({block})")
-    return labels

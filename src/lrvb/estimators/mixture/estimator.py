@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import numbers
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
 from ...collapsed.partitions import Partitions
 from ...data.standardise import measure
@@ -21,7 +19,7 @@ from ...engine.fitting import Fit, fit
 from ...engine.response import respond
 from ...engine.second_order import refine
 from ...errors import InvalidData, InvalidModel
-from ...models.gaussian_mixture import NormalMixture, log_densities
+from ...models.gaussian_mixture import NormalMixture
 from ...posterior.certification import Certifier, check_certify
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
@@ -33,9 +31,10 @@ from ..unfitted import Unfitted
 from .components import failure, in_order, tell
 from .functions import ComponentFunctions
 from .hyperparameters import prior_numbers
-from .matrix import checked_matrix, generator
+from .matrix import checked_matrix, generator, whole_number
 from .partitioned import fit_parts
 from .parts import in_parts
+from .predictions import MixturePredictions
 from .priors import MixturePriors, standardised_priors
 from .questions import MixtureQuestions
 from .responsibilities import responsibilities, start_from
@@ -49,7 +48,14 @@ from .scaling import (
 from .trials import try_starts
 
 
-class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMixin, BaseEstimator):
+class GaussianMixture(
+    Unfitted,
+    MixturePredictions,
+    MixtureQuestions,
+    ComponentFunctions,
+    DensityMixin,
+    BaseEstimator,
+):
     """Mixture of K multivariate normals with full covariances, by linear response variational Bayes.
 
     Attributes and methods are those of scikit-learn's `BayesianGaussianMixture`; `posterior_`
@@ -153,8 +159,8 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Fit the mixture; `sample_weight` counts each row so many times."""
-        K = _whole("n_components", self.n_components)
-        _whole("n_init", self.n_init)
+        K = whole_number("n_components", self.n_components)
+        whole_number("n_init", self.n_init)
         check_certify(self.certify)
         refuse_lazy(X)
         refuse_masked("X", X)
@@ -322,83 +328,15 @@ class GaussianMixture(Unfitted, MixtureQuestions, ComponentFunctions, DensityMix
         """Linear-response standard deviations of the weights, (K,)."""
         return self.component_weights()["sd"].to_numpy()
 
-    # ---- using a fit ----------------------------------------------------------------------
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable component of each row."""
-        return self._log_responsibilities(X).argmax(axis=1)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each component for each row: q(z) given q(μ), q(Λ), q(π)."""
-        return softmax(self._log_responsibilities(X), axis=1)
-
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, then the most probable component of each row."""
         return self.fit(X, y, sample_weight).predict(X)
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of each row under the mixture with the posterior-mean parameters."""
-        X = self._checked(X)
-        roots = self.precisions_cholesky_
-        logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        densities = log_densities(X, self.means_, roots, logdet, np.log(self.weights_))
-        _require_reached(densities)
-        return logsumexp(densities, axis=1)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows."""
-        return float(self.score_samples(X).mean())
-
-    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and their components, drawn from the mixture with the posterior-mean parameters."""
-        check_is_fitted(self)
-        n = _whole("n_samples", n_samples)
-        rng = generator(self.random_state)
-        counts = rng.multinomial(n, self.weights_)
-        parts = [
-            rng.multivariate_normal(mean, cov, int(count))
-            for mean, cov, count in zip(self.means_, self.covariances_, counts, strict=True)
-        ]
-        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
-
-    def _checked(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return checked_matrix(self, X, reset=False)
-
-    def _log_responsibilities(self, X: Any) -> np.ndarray:
-        """E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] in the fit's own coordinates, (N, K)."""
-        X = self._checked(X)
-        Z = self._scaling.inward(X)
-        optimum = self.posterior_.fit
-        m, params = optimum.moments, optimum.params()
-        Lambda = np.asarray(m.Lambda.x)
-        found = log_densities(
-            Z,
-            params["mu"]["loc"],
-            np.linalg.cholesky(Lambda),
-            np.asarray(m.Lambda.logdet_x),
-            np.asarray(m.pi.log_x),
-            np.sum(Lambda * params["mu"]["cov"], axis=(1, 2)),
-        )
-        _require_reached(found)
-        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 
 
 # ---- small helpers -------------------------------------------------------------------------
-
-
-def _require_reached(densities: np.ndarray) -> None:
-    """Refuse a row so far out that its distance from the components overflows."""
-    bad = np.flatnonzero(~np.isfinite(densities).all(axis=1))
-    if len(bad):
-        raise InvalidData(
-            f"Row {int(bad[0])} of X lies so far from all components that its squared distance is "
-            "beyond the range of numbers; check its units.",
-            row=int(bad[0]),
-        )
 
 
 def _rank(candidate: Fit) -> tuple[bool, float]:
@@ -435,9 +373,3 @@ def _named(alpha: MeanField, names: Any) -> list[str | None] | None:
                     variable = f"{block}[{where}]"
                     labels.append(slot.label.format(variable) if slot.label else None)
     return labels
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise InvalidModel(f"{name}={value!r} must be a whole number, 1 or more.")
-    return int(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,10 @@ def generator(random_state: Any) -> np.random.RandomState:
             f"random_state={random_state!r} must be None, a whole number from 0 below 2**32, or a "
             "numpy RandomState."
         ) from error
+
+
+def whole_number(name: str, value: Any) -> int:
+    """An argument that counts something: 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise InvalidModel(f"{name}={value!r} must be a whole number, 1 or more.")
+    return int(value)

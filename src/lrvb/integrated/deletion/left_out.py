@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import InvalidModel
+from ..chain import Chain
 from ..crossed import Crossed
 from ..factor import Factor
 from ..fixed import Fixed
@@ -19,10 +20,11 @@ from ..regression import Regression
 from ..smoothed import Smoothed
 from ..terms import Term
 from .blocks import Blocks
+from .chain import without_chain
 from .gaussian import without_blocks
 from .nested import without_nested
 from .nodes import without_levels
-from .rows import without_normal_rows, without_rows
+from .rows import counted_normal_rows, counted_rows, without_normal_rows, without_rows
 
 DENSE = 64  # coefficients beside the largest factor's, up to which blocks of rows can be taken out
 
@@ -56,14 +58,32 @@ def leave_out(
         return LeftOut(without_levels(inside, rows, terms, theta, blocks))
     if isinstance(inside, Nested):
         return LeftOut(without_nested(inside, rows, theta, blocks))
+    if isinstance(inside, Chain):
+        return LeftOut(without_chain(inside, rows, theta, blocks))
     if isinstance(inside, Fixed):
         each = without_rows(inside, rows, terms, theta, blocks.rows)
         return LeftOut(
             np.add.reduceat(each, np.flatnonzero(np.diff(blocks.of, prepend=-1)), axis=1)
         )
     raise InvalidModel(
-        "Rows can be left out of levels that are summed exactly, of one factor or two; this model's are not."
+        "Rows can be left out of levels that are summed exactly; this model's are not."
     )
+
+
+def count_rows(
+    inside: Normal | Inside,
+    rows: Regression,
+    terms: Sequence[Term],
+    theta: np.ndarray,
+    blocks: Blocks,
+    moved: bool = False,
+) -> LeftOut:
+    """How log p(y | θ), and E[β | y, θ] downwards, follow how often each of some single rows counts."""
+    if isinstance(inside, Normal):
+        return LeftOut(*counted_normal_rows(inside, theta, blocks, moved))
+    if isinstance(inside, Smoothed):
+        return count_rows(inside.inner, rows, terms, inside.without(theta), blocks, moved)
+    return LeftOut(counted_rows(inside, rows, terms, theta, blocks.rows))
 
 
 def _dense(inside: Normal) -> Gaussian:

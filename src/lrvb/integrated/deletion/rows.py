@@ -6,6 +6,7 @@ log p(y_i | y_−i, θ) = −log E[1 / p(y_i | η_i)] over η_i given y and θ.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,20 @@ def without_rows(
         top = np.where(found.P > 0, -log_p, -np.inf).max(2)
         mean = (found.P * np.exp(np.minimum(-log_p - top[..., None], 0.0))).sum(2)
         value[found.at] = -(top + np.log(mean))
+    return value
+
+
+def counted_rows(
+    inside: Inside, rows: Regression, terms: Sequence[Term], theta: np.ndarray, at: np.ndarray
+) -> np.ndarray:
+    """E[log p(y_i | η_i)] over η_i given y and θ, of rows `at` (m,) at n points, (n, m).
+
+    That is the slope of log p(y | θ) in how often the row counts.
+    """
+    value = np.empty((len(theta), len(at)))
+    for found in _lines(inside, rows, terms, theta, at):
+        log_p = log_rows(rows, at, found.eta, tail_of(inside, terms, theta[found.at]))
+        value[found.at] = (found.P * np.where(found.P > 0, log_p, 0.0)).sum(2)
     return value
 
 
@@ -90,31 +105,58 @@ def without_normal_rows(
     """log p(y_i | y_−i, θ) of gaussian rows (n, m), and the change of E[β | θ] (n, m, p) if asked for.
 
     With e the residual, s² the variance of η_i given all rows, and v = σ² − s²: ½ log(v/2πσ⁴) − ½e²/v, and
-    −Cov(β, η_i) e/v; of a row that counts w times v = σ²/w − s². Cov(β_j, η_i) is from
-    variances of η_i + β_j.
+    −Cov(β, η_i) e/v; of a row that counts w times v = σ²/w − s².
     """
-    rows, at = inside.rows, blocks.rows
-    n, m, p = len(theta), len(at), rows.p
-    e, left = np.empty((n, m)), np.empty((n, m))
-    codes, R = [term.codes[at] for term in inside.terms], [term.R[at] for term in inside.terms]
-    X = rows.X[at]
-    w = np.ones(m) if rows.weights is None else rows.weights[at]
-    for found in inside.lines(theta, X, codes, R):
-        here = found.at
-        e[here] = rows.columns[0][at] - rows.offset[at] - found.eta[..., 0]
-        left[here] = np.exp(2 * theta[here, -1:]) / w - found.extra
-    left = np.maximum(left, 1e-300)  # a row that alone knows its own effect
-    tau = np.exp(-2 * theta[:, -1:])
+    e, s2, tau, w = _residuals(inside, theta, blocks.rows)
+    left = np.maximum(1 / (w * tau) - s2, 1e-300)  # a row that alone knows its own effect
     value = np.log(left * w * tau) / 2 + w * (np.log(tau) - _LOG_2PI) / 2 - e**2 / (2 * left)
     if not moved:
         return value, None
-    change = np.empty((n, m, p))
-    s2 = 1 / (w * tau) - left
+    return value, -_covariances(inside, theta, blocks.rows, s2) * (e / left)[..., None]
+
+
+def counted_normal_rows(
+    inside: Normal, theta: np.ndarray, blocks: Blocks, moved: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """E[log p(y_i | η_i)] of gaussian rows (n, m), and −∂E[β | θ]/∂w (n, m, p) if asked for.
+
+    w (log(τ/2π) − τ(e² + s²))/2, and −Cov(β, η_i) wτe, with the letters of `without_normal_rows`.
+    """
+    e, s2, tau, w = _residuals(inside, theta, blocks.rows)
+    value = w * (np.log(tau) - _LOG_2PI - tau * (e**2 + s2)) / 2
+    if not moved:
+        return value, None
+    return value, -_covariances(inside, theta, blocks.rows, s2) * (w * tau * e)[..., None]
+
+
+class _Residuals(NamedTuple):
+    """Of m rows at n points: y − E η and Var η (n, m), the residual precision (n, 1), and weights (m,)."""
+
+    e: np.ndarray
+    s2: np.ndarray
+    tau: np.ndarray
+    w: np.ndarray
+
+
+def _residuals(inside: Normal, theta: np.ndarray, at: np.ndarray) -> _Residuals:
+    rows = inside.rows
+    e, s2 = np.empty((len(theta), len(at))), np.empty((len(theta), len(at)))
+    for found in _lines(inside, rows, inside.terms, theta, at):
+        e[found.at] = rows.columns[0][at] - rows.offset[at] - found.eta[..., 0]
+        s2[found.at] = found.extra
+    w = np.ones(len(at)) if rows.weights is None else rows.weights[at]
+    return _Residuals(e, s2, np.exp(-2 * theta[:, -1:]), w)
+
+
+def _covariances(inside: Normal, theta: np.ndarray, at: np.ndarray, s2: np.ndarray) -> np.ndarray:
+    """Cov(β, η_i) given θ, (n, m, p), from variances of η_i + β_j."""
+    codes, R = [term.codes[at] for term in inside.terms], [term.R[at] for term in inside.terms]
+    found = np.empty((*s2.shape, inside.rows.p))
     _, within = inside.beta(theta)
-    for j in range(p):
-        beside = X.copy()
+    for j in range(inside.rows.p):
+        beside = inside.rows.X[at].copy()
         beside[:, j] += 1.0
-        for found in inside.lines(theta, beside, codes, R):
-            both = found.extra - s2[found.at] - within[found.at, j, j][:, None]
-            change[found.at, :, j] = -both / 2 * e[found.at] / left[found.at]
-    return value, change
+        for line in inside.lines(theta, beside, codes, R):
+            both = line.extra - s2[line.at] - within[line.at, j, j][:, None]
+            found[line.at, :, j] = both / 2
+    return found

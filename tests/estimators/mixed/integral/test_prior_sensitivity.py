@@ -72,6 +72,10 @@ RESPONSES = {
     "negbinomial": RNG.poisson(np.exp(ETA) * RNG.gamma(2, 0.5, 60)),
     "zero_inflated_poisson": RNG.poisson(np.exp(ETA)) * (RNG.uniform(size=60) < 0.8),
     "hurdle_poisson": RNG.poisson(np.exp(ETA)) * (RNG.uniform(size=60) < 0.8),
+    "zero_inflated_negbinomial": RNG.poisson(np.exp(ETA) * RNG.gamma(2, 0.5, 60))
+    * (RNG.uniform(size=60) < 0.8),
+    "hurdle_negbinomial": RNG.poisson(np.exp(ETA) * RNG.gamma(2, 0.5, 60))
+    * (RNG.uniform(size=60) < 0.8),
     "bernoulli": (RNG.uniform(size=60) < P).astype(int),
     "gamma": RNG.gamma(3, np.exp(ETA) / 3),
     "beta": RNG.beta(6 * P, 6 * (1 - P)),

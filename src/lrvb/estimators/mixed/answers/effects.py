@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ....errors import InvalidModel
-from ....posterior.intervals import normal_ends
+from ....posterior.intervals import check_probability, normal_ends
 from ....posterior.locals import some_rows
+from ....posterior.posterior import Posterior
+from ....posterior.table import table
 from ..design.design import Design
+from ..design.structures import Structured
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 
@@ -85,3 +89,37 @@ class LevelEffects(Mapping[str, Any], ABC):
 
     def _factor(self, name: str) -> Any:
         return self.design.factors[self.design.terms[self.found[name][0]].factor]
+
+
+def effects_table(
+    posterior: Posterior, effects: LevelEffects, term: str | None, prob: float
+) -> pd.DataFrame:
+    """`mean, sd, mfvb_sd, lower, upper` of every level, of one coefficient or of all."""
+    import pandas as pd
+
+    check_probability("prob", prob)
+    design = effects.design
+    structured: dict[str, Structured] = {part.label: part for part in design.structured}
+    known = [*structured, *effects.names]
+    if not known:
+        raise InvalidModel(
+            f"The formula '{design.formula.text}' has no random effects; its coefficients are in summary()."
+        )
+    if term is not None and not (isinstance(term, str) and term in known):
+        raise InvalidModel(f"There is no random effect {term!r}; there are: {', '.join(known)}.")
+    tables = {}
+    for name in known if term is None else [term]:
+        if name in structured:
+            whole = posterior.summary(prob).loc[structured[name].names]
+            index = pd.Index(structured[name].levels, name="level")
+            tables[name] = pd.DataFrame(whole.drop(columns="verdict").set_axis(index))
+            continue
+        moments = effects.moments(*effects.found[name])
+        tables[name] = table(
+            pd.Index(effects.levels(name), name="level"),
+            mean=moments.mean,
+            sd=moments.sd,
+            mfvb_sd=moments.mfvb_sd,
+            ends=effects.ends(name, prob),
+        )
+    return tables[term] if term is not None else pd.concat(tables, names=["term", "level"])

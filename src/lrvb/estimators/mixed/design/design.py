@@ -11,29 +11,26 @@ import numpy as np
 import pandas as pd
 
 from ....data.standardise import Measures, measure
-from ....errors import InvalidData
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
 from ....likelihoods.given import take
 from ..text.allowed import own_functions
-from ..text.formula import Formula, parse
-from ..text.scanning import words
-from ..text.translation import filled, has_dot
-from .columns import Table, close_to, column_names, read_table
+from ..text.formula import Formula
+from .columns import Table, column_names, read_table
 from .groups import Coder, Factor
 from .model_matrix import (
     ColumnBlock,
     Number,
     build_block,
     build_number,
-    check_syntax,
     named_columns,
 )
+from .naming import columns_of, read_formula
 from .rank import CONSTANT, check_rank
 from .response_column import read_categories, read_response, read_trials
 from .smooths import Smooth, new_columns, read_smooths
 from .structures import Structured, check_structures, split_structured
 from .terms import Columns, Term, observation_factor, read_terms
-from .weights import check_name, split_weights, written_out
+from .weights import split_weights, written_out
 
 FILL_THEM = (
     "Fill them in, or leave those rows out."  # of rows to predict, whose number is the user's
@@ -213,7 +210,7 @@ class Design:
         known, own = column_names(data), self.functions
         gone = self._without(known, spare)
         formula = self._spared(gone)
-        named = _named(formula, known, response=False, own=own)
+        named = columns_of(formula, known, response=False, own=own)
         table = read_table(data, named, remedy=FILL_THEM)._replace(functions=own)
         there = [term.factor not in gone or term.factor == self.observation for term in self.terms]
         made = {id(s.block): s.block for s, here in zip(self.sources, there, strict=True) if here}
@@ -257,7 +254,7 @@ class Design:
         formula, own = self._spared(self._without(known, spare)), self.functions
         trials = named_columns(formula.trials, known, own=own) if formula.trials else []
         extra = trials if set(trials) <= set(known) else []
-        return list(dict.fromkeys([*_named(formula, known, response=False, own=own), *extra]))
+        return list(dict.fromkeys([*columns_of(formula, known, response=False, own=own), *extra]))
 
     def _without(self, known: list[str], spare: Iterable[int]) -> set[int]:
         """The factors that are not read: `spare`, and rows' own where the table has no column for it."""
@@ -296,24 +293,6 @@ def build(
     else:
         check_rank(design.X, design.names, design.measures, design.family.intercept)
     return design
-
-
-def read_formula(
-    formula: Formula | str,
-    known: list[str],
-    own: Mapping[str, Callable[..., Any]],
-    weights: str | None = None,
-) -> tuple[Formula, list[str]]:
-    """A formula that can be read, and every column of `known` that it names or that has weights."""
-    formula = parse(formula) if isinstance(formula, str) else formula
-    formula = _without_dots(formula, known, own, weights)
-    for text in dict.fromkeys([formula.fixed, *(bar.lhs for bar in formula.bars)]):
-        check_syntax(text, formula.text)
-    named = _named(formula, known, own=own)
-    if weights is not None:
-        check_name(weights, known)
-        named = [*named, weights]
-    return formula, named
 
 
 def read_design(
@@ -381,51 +360,6 @@ def _varying(source: Columns, table: Table) -> np.ndarray:
     return source.block.apply(table)[:, source.chosen[0]]
 
 
-def _without_dots(
-    formula: Formula, known: list[str], own: Iterable[str], weights: str | None
-) -> Formula:
-    """The formula with every other column, none that is named elsewhere, in place of '.'."""
-    if not has_dot(formula.fixed):
-        return formula
-    rest = formula._replace(fixed="1")
-    taken = {*_named(rest, known, own=own), weights}
-    others = [name for name in known if name not in taken]
-    if not others:
-        raise InvalidData(
-            "The formula's '.' stands for all columns that are not named elsewhere, and there are none.",
-            value=".",
-        )
-    return formula._replace(fixed=filled(formula.fixed, others))
-
-
-def _named(
-    formula: Formula, known: list[str], response: bool = True, own: Iterable[str] = ()
-) -> list[str]:
-    """Every column the formula names; one that the table lacks is an error that shows its place."""
-    texts = [formula.fixed, *formula.offsets, *(bar.lhs for bar in formula.bars)]
-    texts += [smooth.argument for smooth in formula.smooths]
-    if response:
-        texts = [formula.response, *([formula.trials] if formula.trials else []), *texts]
-    names = [name for text in texts for name in named_columns(text, known, formula.text, own)]
-    names += [name for bar in formula.bars for name in bar.columns]
-    names += [smooth.by for smooth in formula.smooths if smooth.by is not None]
-    for name in names:
-        if name not in known:
-            at = _find(formula.text, name)
-            raise InvalidData(
-                f"The data have no column '{name}'; {close_to(name, known)}\n"
-                f"    {formula.text}\n    {' ' * at}^",
-                column=name,
-                at=at,
-            )
-    return names
-
-
-def _find(text: str, name: str) -> int:
-    """Where a name stands in the formula."""
-    return next((word.at for word in words(text) if word.name.split(".")[0] == name), 0)
-
-
 def total_of(values: list[np.ndarray]) -> np.ndarray | None:
     """The sum of the offsets, None when there are none."""
     return np.sum(values, axis=0) if values else None
@@ -441,5 +375,5 @@ def _new_trials(
     trials = named_columns(formula.trials, known, own=own)
     if not set(trials) <= set(known):
         return None
-    names = [*trials, *_named(formula, known, response=False, own=own)]
+    names = [*trials, *columns_of(formula, known, response=False, own=own)]
     return read_trials(formula, read_table(data, names, remedy=FILL_THEM)._replace(functions=own))

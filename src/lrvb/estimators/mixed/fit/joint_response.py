@@ -21,8 +21,10 @@ from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
 from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
+from ..design.design import Design
 from ..design.standardised import Standardisation
 from .averaged_covariance import averaged_conditional
+from .precision_model import block_name
 from .tilted_coefficients import fixed_effect
 
 
@@ -75,6 +77,8 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "of functions."
         )
     response = joint.precisions
+    second = SecondOrder(response)
+    evidence = response.fit.elbo + second.loop  # refuses what is not Gaussian, whatever is asked
     size = len(response.m)
     start = len(joint.estimate.m) - size
     beta, own = asked[:, :start], asked[:, start : start + size]
@@ -84,7 +88,6 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "The second order of a mixed model is known of its fixed effects and precisions: ask for "
             f'their names, such as {labels[:2]}; factorization="blocked" has sds exactly.'
         )
-    second = SecondOrder(response)
     found = [
         fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
         for b, d in zip(beta, own, strict=True)
@@ -95,7 +98,7 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    return Refined(shift, first, variance, response.fit.elbo + second.loop)
+    return Refined(shift, first, variance, evidence)
 
 
 def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:
@@ -112,3 +115,22 @@ def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:
         scipy.linalg.block_diag(beta.V[0], precisions.V),
         np.block([[own, cross], [cross.T, precisions.Sigma]]),
     )
+
+
+def coordinate_names(design: Design, joint: JointResponse) -> list[str | None]:
+    """Names of all flat coordinates: fixed effects, then precisions with their coefficients' names."""
+    labels: list[str | None] = list(design.names)
+    matrices = {
+        block_name(term.name, len(term.coefficients)): term.coefficients
+        for term in design.terms
+        if len(term.coefficients) > 1
+    }
+    for block, family in joint.precisions.alpha.blocks.items():
+        coefficients = matrices.get(block)
+        if coefficients is None:
+            labels += family.names(block)
+            continue
+        for i, j in family.slots[0].indices():
+            labels.append(f"{block}[{coefficients[i]},{coefficients[j]}]")
+        labels.append(f"logdet({block})")
+    return labels

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ....integrated.integral import Integral
 from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR
+from ....numerics.pareto import smooth_columns
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
@@ -25,7 +26,8 @@ class MixedCertificate:
     `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
     for nothing. `probes` are those of log determinants, 0 where these are exact. Errors are Monte Carlo's,
-    of means in sds and of log sds.
+    of means in sds and of log sds. `tail` is k-hat of each quantity's squares, weighted: where it is large,
+    a few draws decide its sd, and no error that was seen tells of those that were not met.
     """
 
     method: str
@@ -42,16 +44,20 @@ class MixedCertificate:
     probes: int = 0
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
+    tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
 
     def verdict(self, name: str) -> str:
         """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check."""
         if self.method == VARIATIONAL:
             return APPROXIMATE
         worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
+        if self.method == IMPORTANCE:  # of a block the errors have it
+            worst = max(worst, self.node_error / NODE_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
         few = self.refused <= REFUSED * self.draws and not self.unknown
-        if not (self.exact and few and self.k_hat < K_HAT and worst <= 1):
+        sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < K_HAT
+        if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
 
@@ -79,6 +85,8 @@ class MixedCertificate:
         poor = [name for name in names if self.verdict(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
+            if max(float(self.tail.get(name, -np.inf)) for name in poor) >= K_HAT:
+                return f"{head}: a few draws far out decide the sd of {listed}; read the interval instead."
             return (
                 f"{head}: Monte Carlo's error of {listed} is above {MEAN_ERROR:.2f} sds of a mean or "
                 f"{SD_ERROR:.0%} of an sd, as long tails make it; read the interval instead."
@@ -134,6 +142,8 @@ def certify(
         doubt = weights * (integral.doubt[at] - weights @ integral.doubt[at])
         mean_error = np.hypot(mean_error, np.abs(away.T @ doubt) / sd)
         sd_error = np.hypot(sd_error, np.abs((square - variance).T @ doubt) / (2 * sd**2))
+    with np.errstate(divide="ignore"):
+        _, tail = smooth_columns(np.log(np.maximum(raw[:, None] * square, np.finfo(float).tiny)))
     exact = integral.node_error < NODE_ERROR
     return MixedCertificate(
         method=BLOCK if why else IMPORTANCE,
@@ -150,6 +160,7 @@ def certify(
         probes=0 if integral.noise is None else integral.noise.shape[1],
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
+        tail=pd.Series(tail, index=labels),
     )
 
 

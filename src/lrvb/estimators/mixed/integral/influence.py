@@ -1,7 +1,8 @@
 """What if some rows, or a group, were not there: weights 1/p(y_b | y_−b, θ) of the draws, no refit.
 
-E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−b, θ), exact up to their number;
-−Cov(q, log p(y_b | y_−b, θ)) is its first order, from whose squares robust sds are made.
+E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−b, θ), exact up to their number.
+First orders, from whose squares robust sds are made, are covariances with the slope of log p(y | θ) in how
+often a row counts, or of groups with log p(y_b | y_−b, θ).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class MixedSensitivity(PriorSensitivity):
         return outer.codes
 
     def influence(
-        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int = REFITTED
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
     ) -> Influence:
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
@@ -102,21 +103,28 @@ class MixedSensitivity(PriorSensitivity):
         noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
         doubted = np.flatnonzero((~(k_hat <= DOUBTED) & (size > MOVES)) | noisy)
         if self.found.design.n <= QUICK:
-            for b in doubted[np.argsort(-size[doubted], kind="stable")][:refits]:
+            most = REFITTED if refits is None else refits
+            for b in doubted[np.argsort(-size[doubted], kind="stable")][:most]:
                 refitted[b] = True
                 rows = np.flatnonzero(codes == b)
                 values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
         return Influence(values, refitted, k_hat, error.max(1, initial=0.0))
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """−Cov(q, log p(y_b | y_−b, θ)) (n, k), and what the change of β given θ adds on average."""
+        """The change of means to the first order, (n, k), where rows count less or groups are left out.
+
+        Of single rows −∂E[q]/∂w = −Cov(q, E[log p(y_i | η_i) | y, θ]), w being how often a row counts, as in
+        `weights=`. A group takes its effects with it: −Cov(q, log p(y_b | y_−b, θ)). What the change of β
+        given θ adds on average is in both.
+        """
         codes, n = self._blocks(codes)
+        single = n == len(codes)
         drawn = sample(self.found, n)
         w = drawn.weights
         T = self.found.weighted.values[drawn.at][:, at]
         away = w[:, None] * (T - w @ T)
         values = np.empty((n, len(at)))
-        for lot in self._lots(drawn, codes, n, at):
+        for lot in self._lots(drawn, codes, n, at, counted=single):
             values[lot.blocks] = -(lot.out.log_p.T @ away)
             moved = self._moved(lot, at)
             if moved is not None:
@@ -209,11 +217,13 @@ class MixedSensitivity(PriorSensitivity):
             return np.arange(self.found.design.n), self.found.design.n
         return codes, int(codes.max(initial=-1)) + 1
 
-    def _lots(self, drawn: Sample, codes: np.ndarray, n: int, at: np.ndarray) -> Any:
+    def _lots(
+        self, drawn: Sample, codes: np.ndarray, n: int, at: np.ndarray, counted: bool = False
+    ) -> Any:
         asked = isinstance(self.found.statement.inside, Normal) and bool(
             (at < self.found.statement.p).any()
         )
-        return lots(self.found, drawn, codes, n, moved=asked)
+        return lots(self.found, drawn, codes, n, moved=asked, counted=counted)
 
     def _moved(self, lot: Lot, at: np.ndarray) -> np.ndarray | None:
         """The change of the coordinates `at` given each draw (S, n, k): of β, on the user's scale."""

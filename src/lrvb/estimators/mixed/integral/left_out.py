@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....integrated.deletion.blocks import blocks_of
-from ....integrated.deletion.left_out import LeftOut, leave_out
+from ....integrated.deletion.left_out import LeftOut, count_rows, leave_out
 from ....integrated.deletion.rows import given_levels
 from ....integrated.importance import resampled
 from ....integrated.normal import Normal
@@ -51,12 +51,19 @@ def sample(found: IntegratedFit, blocks: int) -> Sample:
 
 
 def lots(
-    found: IntegratedFit, drawn: Sample, codes: np.ndarray, n: int, moved: bool = False
+    found: IntegratedFit,
+    drawn: Sample,
+    codes: np.ndarray,
+    n: int,
+    moved: bool = False,
+    counted: bool = False,
 ) -> Iterator[Lot]:
     """Blocks `codes` (N,) of the rows, some at a time: those of neighbouring levels together.
 
-    `moved` asks for the change of β given θ too.
+    `moved` asks for the change of β given θ too. With `counted` it is of single rows, and instead of what is
+    lost without them the slope in how often each counts.
     """
+    ask = count_rows if counted else leave_out
     statement = found.statement
     terms = [statement.terms[t] for t in statement.order]
     width = len(drawn.theta) * (1 + (statement.p if moved else 0))
@@ -70,7 +77,7 @@ def lots(
     for start in range(0, n, size):
         some = np.sort(order[start : start + size])
         blocks = blocks_of(codes, some)
-        out = leave_out(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
+        out = ask(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
         yield Lot(some, out._replace(log_p=out.log_p + volume[some]))
 
 

@@ -15,8 +15,9 @@ from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
 from ....likelihoods import Likelihood
-from ..design.design import Design, build, read_design, read_formula
+from ..design.design import Design, build, read_design
 from ..design.groups import Factor
+from ..design.naming import read_formula
 from ..design.rank import centred, check_triangle
 from ..design.standardised import Standardisation
 from ..design.terms import refuse_same_groups

@@ -1,0 +1,204 @@
+"""Rows' sums of every group at nodes that stay where they are, for any θ.
+
+Where the fixed effects' columns are linear in the random ones' within every group, X_g = R_g A_g, as those
+of times, treatments and their products are beside an intercept and a slope of every patient, rows depend on
+w = z + A_g β alone. Their sums at nodes of w are made once, and a point costs its prior there: the sum of
+exp(ℓ_g(w)) N(w; A_g β, Σ) over the nodes, of which only those are kept that matter at some of the
+points that the posterior may reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .coordinates import Kind
+from .factor import Factor
+from .factor_density import FAR
+from .inside import Evaluated
+from .mode import differenced
+from .regression import lifted
+
+MOST = 2e6  # nodes that are kept
+_POINTS = 128  # at a time: what fits a processor's cache with a group's nodes
+_FINER = (0.5, 0.7, 1.0, 1.4, 2.0)  # steps of the sums at one point, over those that are tried here
+_TOLERANCE = 1e-2  # of the whole log density
+_SHIFT = 0.3  # of a step, by which nodes are moved to see what they leave out
+_ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g
+
+
+class _Nodes(NamedTuple):
+    """A group's nodes v = w − w₀: features (5, K) v₁, v₂, v₁², v₂², v₁v₂ (or v, v²) and ℓ + log cell (K,)."""
+
+    features: np.ndarray
+    level: np.ndarray
+
+
+def within_groups(inside: Factor) -> np.ndarray | None:
+    """A (G, q, p) with X_g = R_g A_g in every group; None where there is none."""
+    X, R, groups = inside.rows.X, inside.R, inside.groups
+    A = np.empty((inside.G, inside.q, inside.p))
+    size = np.abs(X).max(0, initial=0.0)
+    for block in groups.blocks(inside.p + inside.q):
+        there = block.there[..., None]
+        r, x = np.where(there, R[block.rows], 0.0), np.where(there, X[block.rows], 0.0)
+        A[block.groups] = np.linalg.pinv(r) @ x
+        if np.any(np.abs(x - r @ A[block.groups]) > _ALIKE * size):
+            return None
+    return A
+
+
+def can_hold(inside: Factor) -> bool:
+    """Whether nodes that stay serve all θ, and are not too many."""
+    few = inside.G * float(inside.nodes**inside.q) < MOST
+    return few and not inside.rows.likelihood.kinds and within_groups(inside) is not None
+
+
+class Held:
+    """log p(y, θ) of one factor, from sums of rows that are known; points (T, d) are what it must reach."""
+
+    def __init__(self, inside: Factor, points: np.ndarray):
+        found = within_groups(inside)
+        assert found is not None
+        self.inside, self.p, self.A = inside, inside.p, found
+        self.reach(points)
+
+    def reach(self, points: np.ndarray) -> None:
+        """Nodes that suffice at the points (T, d), the first of which is the center."""
+        for finer in _FINER:
+            self._make(points, finer)
+            off = self.log_density(points) - self._moved_by(_SHIFT).log_density(points)
+            if np.abs(off).max() < _TOLERANCE:
+                break
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+        return self.inside.kinds
+
+    @property
+    def work(self) -> float:
+        """What a point costs, in evaluations of a row's density."""
+        return sum(nodes.level.size for nodes in self.nodes) / 4
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
+        value, counts = self._value(theta), self.inside.groups.counts
+        for at, g, _, each in self._run(theta, value):
+            value[at] += counts[g] * each
+        return value
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian at one point, by differences."""
+        return differenced(self.log_density, 1e-3)(theta)
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
+        inside, n, q = self.inside, len(theta), self.inside.q
+        pairs, counts = inside._pairs, inside.groups.counts
+        value = self._value(theta)
+        first, second = np.zeros((n, inside.G, q)), np.zeros((n, inside.G, len(pairs)))
+        away = self._away(theta)
+        for at, g, P, each in self._run(theta, value):
+            value[at] += counts[g] * each
+            raw = P @ self.nodes[g].features.T / P.sum(1)[:, None]
+            shift, mean = away[at, g], raw[:, :q]
+            first[at, g] = mean - shift
+            for row, (i, j) in enumerate(pairs):
+                both = raw[:, q + row] - shift[:, i] * mean[:, j] - shift[:, j] * mean[:, i]
+                second[at, g, row] = both + shift[:, i] * shift[:, j]
+        return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    def _make(self, points: np.ndarray, finer: float) -> None:
+        """The nodes of every group: a lattice along the axes of its spread at the first point."""
+        inside = self.inside
+        ends = inside._ends(points)
+        means = np.einsum("gqp,np->ngq", self.A, points[:, : self.p])
+        w = ends.z + means
+        self.center, C = w[0], ends.C[0]
+        corners = np.array(np.meshgrid(*[[0.0, 1.0]] * inside.q)).reshape(inside.q, -1).T
+        e = ends.low[:, :, None] + (ends.high - ends.low)[:, :, None] * corners
+        reached = w[:, :, None] + np.einsum("ngij,ngcj->ngci", ends.C, e) - self.center[:, None]
+        e = np.linalg.solve(C[:, None], reached[..., None])[..., 0]
+        low, high = e.min((0, 2)), e.max((0, 2))
+        own = np.diagonal(ends.C, axis1=2, axis2=3)
+        step = (ends.high - ends.low) * own / own[0] / ((inside.nodes - 1) * finer)
+        self.lattice = C, low, high, step.min(0)
+        self._precision, _ = inside._precision(points)
+        self._about = means - self.center
+        self.nodes = [self._of_group(g, 0.0) for g in range(inside.G)]
+
+    def _moved_by(self, shift: float) -> Held:
+        """The same sums on nodes moved by a part of a step."""
+        moved = object.__new__(Held)
+        moved.__dict__.update(self.__dict__)
+        moved.nodes = [self._of_group(g, shift) for g in range(self.inside.G)]
+        return moved
+
+    def _of_group(self, g: int, shift: float) -> _Nodes:
+        """Nodes where the integrand at some of the points is within `FAR` of its top."""
+        C, low, high, step = (part[g] for part in self.lattice)
+        axes = [np.arange(a + shift * h, b + h, h) for a, b, h in zip(low, high, step, strict=True)]
+        e = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        v = e @ C.T
+        f = self._rows(g, v)
+        features = np.stack([*v.T, *(v[:, i] * v[:, j] for i, j in self.inside._pairs)])
+        heights = self._prior(self._precision, self._about[:, g]) @ features + f
+        kept = (heights > heights.max(1, keepdims=True) - FAR).any(0)
+        cell = np.log(step).sum() + np.log(np.diagonal(C)).sum()
+        return _Nodes(np.ascontiguousarray(features[:, kept]), f[kept] + cell)
+
+    def _rows(self, g: int, v: np.ndarray) -> np.ndarray:
+        """Σ log p of a group's rows at nodes w₀ + v (K, q)."""
+        inside, rows = self.inside, self.inside.rows
+        first = inside.groups.starts[g]
+        at = slice(first, first + inside.groups.sizes[g])
+        eta = rows.offset[at][:, None] + inside.R[at] @ (self.center[g] + v).T
+        columns = tuple(column[at][:, None] for column in rows.columns)
+        phi = lifted(rows.phi(np.empty((1, 0))), 1)
+        return np.asarray(rows.likelihood.log_p(columns, eta, phi)).sum(0)
+
+    def _prior(self, precision: np.ndarray, away: np.ndarray) -> np.ndarray:
+        """Coefficients (n, 2 or 5) of −½(v − δ)ᵀΛ(v − δ) in the features, but for its constant."""
+        columns = list(np.einsum("nij,nj->in", precision, away))
+        for i, j in self.inside._pairs:
+            columns.append(-(0.5 if i == j else 1.0) * precision[:, i, j])
+        return np.stack(columns, axis=1)
+
+    def _away(self, theta: np.ndarray) -> np.ndarray:
+        """δ = A_g β − w₀, (n, G, q)."""
+        return np.einsum("gqp,np->ngq", self.A, theta[:, : self.p]) - self.center
+
+    def _value(self, theta: np.ndarray) -> np.ndarray:
+        """What all nodes have in common; −∞ at points that are not possible."""
+        inside, value = self.inside, np.full(len(theta), -np.inf)
+        there = inside._possible(theta)
+        at = theta[there]
+        precision, logdet = inside._precision(at)
+        away = self._away(at)
+        pulled = (np.einsum("nij,ngj->ngi", precision, away) * away).sum(2) @ inside.groups.counts
+        levels = inside.groups.counts.sum()
+        constant = levels * (inside.q * np.log(2 * np.pi) + logdet) / 2
+        value[there] = inside._log_prior(at) - pulled / 2 - constant
+        return value
+
+    def _run(
+        self, theta: np.ndarray, value: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, int, np.ndarray, np.ndarray]]:
+        """Some possible points and a group at a time: the integrand (n, K), and the log of its sum (n,)."""
+        possible = np.flatnonzero(np.isfinite(value))
+        for start in range(0, len(possible), _POINTS):
+            at = possible[start : start + _POINTS]
+            precision, _ = self.inside._precision(theta[at])
+            away = self._away(theta[at])
+            for g, nodes in enumerate(self.nodes):
+                f = self._prior(precision, away[:, g]) @ nodes.features
+                f += nodes.level
+                top = f.max(1)
+                f -= top[:, None]
+                P = np.exp(f, out=f)
+                yield at, g, P, top + np.log(P.sum(1))

@@ -1,0 +1,96 @@
+"""Sums at nodes that stay are those of the rows at any θ, and far modes are found on the way to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+from small import regression, sloped
+
+from lrvb.integrated.held import Held, can_hold, within_groups
+from lrvb.integrated.importance import resampled
+from lrvb.integrated.integration import integrate_path
+from lrvb.integrated.slopes import Slopes
+
+LEVELS, SIZE = 40, 7
+
+
+def patients(family: str = "bernoulli", treated: bool = True) -> tuple[Slopes, np.ndarray]:
+    """Zeros and ones at seven times, as a nail heals or not: sds of 6 and 0.8, most patients of one kind."""
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(LEVELS), SIZE)
+    times = np.tile([0.0, 1, 2, 3, 6, 9, 12], LEVELS) + 0.3 * rng.random(len(codes))
+    arm = (codes % 2 if treated else rng.integers(2, size=len(codes))).astype(float)
+    X = np.column_stack([np.ones(len(codes)), times, arm, arm * times])
+    z = rng.normal(size=(LEVELS, 2)) * [6.0, 0.8]
+    eta = -2 - 0.6 * times + z[codes, 0] + z[codes, 1] * times
+    rows = regression(family, np.clip(eta, -20, 3 if family == "poisson" else 20), X)
+    theta = np.r_[-2, -0.6, 0, 0, np.log(6.0), np.log(0.8), 0.0]
+    return Slopes(rows, sloped(codes, times, LEVELS)), theta
+
+
+def test_modes_far_away_are_found():
+    """The gradient at every group's mode is zero from any start: Newton's steps do not grow for ever."""
+    inside, theta = patients()
+    wide = np.array([theta, theta, theta])
+    wide[1, 4:6] += 1.5
+    wide[2, :2] += [6.0, 1.0]
+    rows, (precision, _) = inside._rows_at(wide), inside._precision(wide)
+    start = np.random.default_rng(0).normal(size=(3, LEVELS, 2)) * [10.0, 2.0]
+    z, C = inside._modes(rows, precision, start, 1e-4)
+    gradient = rows.slopes(z)[0] - z @ precision
+    assert np.abs(np.einsum("ngij,ngi->ngj", C, gradient)).max() < 1e-3
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "poisson"])
+def test_held_sums_are_those_of_the_rows(family):
+    """Both are trapezoid sums whose nodes were chosen to leave a hundredth of the log density, or less."""
+    inside, theta = patients(family)
+    assert can_hold(inside)
+    spread = np.r_[0.8, 0.2, 1.0, 0.2, 0.3, 0.3, 0.3]
+    points = np.vstack([theta, theta + 2 * np.diag(spread), theta - 2 * np.diag(spread)])
+    inside.choose_nodes(points)
+    held = Held(inside, points)
+    away = theta + spread * np.random.default_rng(1).uniform(-1.5, 1.5, size=(6, 7))
+    exact, found = inside.evaluate(away), held.evaluate(away)
+    assert_allclose(found.value, exact.value, atol=3e-2)
+    assert_allclose(held.log_density(away), found.value, rtol=1e-12)
+    assert_allclose(found.first, exact.first, atol=2e-2)
+    assert_allclose(found.second, exact.second, atol=2e-2 * exact.second.max())
+    beyond = away[:1].copy()
+    beyond[0, 4] = 50.0
+    assert held.log_density(beyond)[0] == -np.inf
+
+
+def test_only_columns_of_whole_levels_can_be_held():
+    """An arm that changes within a patient is no A_g of an intercept and a slope."""
+    inside, _ = patients(treated=False)
+    assert not can_hold(inside)
+    inside, _ = patients()
+    A = within_groups(inside)
+    assert A is not None
+    rebuilt = np.einsum("nq,nqp->np", inside.R, A[inside.groups.of])
+    assert_allclose(rebuilt, inside.rows.X, atol=1e-9)
+
+
+def test_wide_slopes_of_zeros_and_ones_are_summed():
+    """log p(y, θ) at draws of the posterior is that of a dense grid over nine prior sds."""
+    inside, _ = patients()
+    found = integrate_path(inside, seed=1)
+    assert found.node_error < 0.05
+    assert found.weighted.k_hat < 0.7
+    theta = found.theta[resampled(found.weighted.weights, 3)]
+    e = np.linspace(-9, 9, 301)
+    grid = np.stack(np.meshgrid(e, e, indexing="ij"), axis=-1).reshape(-1, 2)
+    brute = inside._log_prior(theta)
+    for i, point in enumerate(theta):
+        root = np.linalg.cholesky(np.linalg.inv(inside._precision(point[None])[0][0]))
+        z = grid @ root.T
+        eta = inside.rows.predictor(point[None, :4])[0][:, None] + inside.R @ z.T
+        columns = tuple(column[:, None] for column in inside.rows.columns)
+        rows = inside.groups.sum(inside.rows.likelihood.log_p(columns, eta, []), axis=0)
+        f = rows - (grid**2).sum(1) / 2
+        each = logsumexp(f, axis=1) + 2 * np.log(e[1] - e[0]) - np.log(2 * np.pi)
+        brute[i] += each @ inside.groups.counts
+    assert_allclose(inside.log_density(theta), brute, atol=0.05)
