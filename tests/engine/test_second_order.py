@@ -18,7 +18,7 @@ from lrvb.engine.objective import Objective, Point
 from lrvb.engine.response import Response
 from lrvb.engine.second_order import Quantity, SecondOrder, linear
 from lrvb.numerics.double import in_double
-from lrvb.numerics.second_differences import around, second_differences
+from lrvb.numerics.second_differences import STEP, around, first_differences, second_differences
 from mixtures import overlapping
 
 BY_NAME = {case.name: case for case in CASES}
@@ -148,9 +148,32 @@ def test_row_sums_bend_as_differences_say(case):
     assert_allclose(rows.bend(m, R) * sd, second_differences(near) * sd, atol=2e-3)
 
 
-def test_it_costs_few_passes(monkeypatch):
-    """All means: one bend and no curvature of all rows; an sd: two curvatures."""
-    response = BY_NAME["NormalPoisson-tilted"].response()
+def test_gaps_change_as_differences_say():
+    """Slope and bend of what q(z) leaves out against differences of the gaps: O(step²)."""
+    response = BY_NAME["NormalPoisson-gaussian"].response()
+    rows, m = response.fit.bound(), response.m
+    R = np.linalg.cholesky(response.Sigma + 1e-12 * np.diag(np.diag(response.Sigma)))
+    near = in_double(rows.gaps)(around(m, R))
+    slope = in_double(rows.gap_slope)(m, R)
+    assert_allclose(slope, first_differences(near), atol=1e-3 * np.abs(slope).max())
+    turn = np.roll(R.T, 1, axis=0)
+    bend = in_double(rows.gap_bends)(m, R.T, turn)
+    k = len(m)
+    straight = (near[1 : k + 1] - 2 * near[0] + near[k + 1 :]) / STEP**2
+    expected = straight + np.roll(slope, 1)
+    assert_allclose(bend, expected, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "of_means", "of_sds"),
+    [
+        ("NormalPoisson-tilted", 1, 0),
+        ("NormalPoisson-gaussian", 2, 1),
+    ],
+)
+def test_it_costs_few_passes(monkeypatch, name, of_means, of_sds):
+    """All means: a bend and no curvature of all rows; an sd: two curvatures; gaps of all sds: one pass."""
+    response = BY_NAME[name].response()
     rows = type(response.fit.bound())
     asked = []
 
@@ -161,14 +184,15 @@ def test_it_costs_few_passes(monkeypatch):
 
         return ask
 
-    for question in ("evaluate", "bend", "density", "products"):
+    for question in ("evaluate", "bend", "density", "products", "_sum"):
         monkeypatch.setattr(rows, question, counted(question, getattr(rows, question)))
     second = SecondOrder(response)
     assert np.isfinite(second.shift).all()
-    assert asked == ["bend"]
+    assert asked.count("_sum") == of_means
+    assert set(asked) == {"bend", "_sum"}
     asked.clear()
-    second.variance(linear(np.eye(len(response.m))[0]))
-    assert asked == ["evaluate", "evaluate"]
+    second.variances([linear(d) for d in np.eye(len(response.m))[:3]])
+    assert asked == ["evaluate"] * 6 + ["_sum"] * of_sds
 
 
 @pytest.mark.filterwarnings("ignore:The second order moves")

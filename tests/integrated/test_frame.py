@@ -168,21 +168,23 @@ def test_nested_levels_with_several_modes():
 
 
 def test_a_frame_has_the_moments_it_was_made_of():
+    """And follows coefficients as normal rows do, which tell of z + Aβ: E z = (J + Λ)⁻¹J(w − Aβ)."""
     rng = np.random.default_rng(0)
-    A = rng.normal(size=(4, 2, 2))
-    precision = np.diag([0.5, 1.0])
-    cov = np.linalg.inv(precision + A @ A.swapaxes(1, 2))
-    mean, center = rng.normal(size=(4, 2)), np.zeros(3)
-    frame = Frame.around(mean, cov, precision, center)
-    z, C = frame.at(center[None], precision[None])
+    root = rng.normal(size=(4, 2, 2))
+    J, precision = root @ root.swapaxes(1, 2), np.diag([0.5, 1.0])
+    cov = np.linalg.inv(precision + J)
+    mean, center, A = rng.normal(size=(4, 2)), np.zeros(3), rng.normal(size=(4, 2, 1))
+    frame = Frame.around(mean, cov, precision, center, A)
+    z, C = frame.at(np.array([center, [0.3, 0.0, 0.0]]), np.array([precision, precision]))
     assert_allclose(z[0], mean, atol=1e-12)
     assert_allclose(C[0] @ C[0].swapaxes(1, 2), cov, atol=1e-12)
+    assert_allclose(z[1], mean - 0.3 * (cov @ J @ A)[..., 0], atol=1e-12)
 
 
 def test_a_window_holds_both_of_two_distant_peaks():
     """Peaks 30 sds apart, one seen from a frame around it, the other from the prior."""
 
-    def look(z, C, low, high):
+    def look(groups, z, C, low, high):
         e = low + (high - low) * np.linspace(0, 1, 25)
         Z = z + C[..., 0] * e
         f = np.logaddexp(-((Z - 10) ** 2) / 2, -((Z + 20) ** 2) / 2 - 3)

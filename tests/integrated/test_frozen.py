@@ -70,11 +70,33 @@ def test_coefficients_of_the_levels_columns_need_no_rows():
 
 
 def test_other_columns_and_dispersions_are_visited():
-    """1 + 4k + k(k − 1) visits for k coordinates that are not the levels' own."""
+    """Two points on each side of k coordinates that are not the levels' own; corners of two and of three."""
     inside, _ = made("shaped", slopes=False)
     assert list(shared(inside)[0]) == [True, False]
-    assert passes(2) == 1 + 4 * 2 + 2
+    assert passes(2) == 1 + 4 * 2 + 4
+    assert passes(3) == 1 + 4 * 3 + 4 * 3 + 2
+    assert passes(5) == 1 + 4 * 5 + 2 * 10
     assert len(Frozen(inside, inside.start(), np.full(4, 0.1)).others) == 2
+
+
+@pytest.mark.parametrize(("rough", "order"), [(False, 4), (True, 3)])
+def test_polynomials_have_all_products_of_their_degree(rough, order):
+    """Along a diagonal, half the distance leaves 1/16 of the error, and of a rough one's 1/8.
+
+    The first term left out has degree four, a product of three of one coordinate and one of another.
+    """
+    inside, center = made("shaped", slopes=False)
+    inside.nodes = 61
+    inside._learn(center[None])
+    others = np.array([1, 3])
+
+    def off(far: float) -> float:
+        frozen = Frozen(inside, center, np.full(4, far), rough=rough)
+        theta = np.tile(center, (2, 1))
+        theta[:, others] += far * np.array([[1.0, 0.7], [-0.8, 1.0]])
+        return float(np.abs(frozen.log_density(theta) - inside.log_density(theta)).max())
+
+    assert off(0.1) < 1.5 * off(0.2) / 2**order
 
 
 @pytest.mark.parametrize(("family", "slopes"), [("poisson", True), ("bernoulli", False)])

@@ -78,7 +78,7 @@ def counts() -> lrvb.Posterior:
 
 
 def test_a_gaussian_posterior_is_confirmed():
-    """The density is linear response's normal to rounding: constant weights before the t's tails."""
+    """The density is linear response's normal to rounding: constant weights, and every draw counts."""
     posterior = regression()
     target = Target(posterior.response)
     u = target.center + np.random.default_rng(0).normal(size=(50, 2)) @ target.root.T
@@ -87,11 +87,13 @@ def test_a_gaussian_posterior_is_confirmed():
     certificate = posterior.certificate
     assert certificate.exact
     assert certificate.k_hat < 0.1
+    assert_allclose(certificate.weights, 1 / 1024, rtol=1e-9)
+    assert_allclose(certificate.ess, 1024, rtol=1e-9)
     assert (posterior.summary()["verdict"] == "trust").all()
     found = certificate.summary()
     assert (np.abs(found["mean"] - found["lrvb_mean"]) < 4 * found["mcse"]).all()
     assert_allclose(
-        certificate.log_evidence, posterior.response.fit.elbo + _loop(posterior), atol=0.1
+        certificate.log_evidence, posterior.response.fit.elbo + _loop(posterior), atol=1e-9
     )
 
 
@@ -147,7 +149,8 @@ def test_optima_near_each_other_are_both_drawn_from(y):
     assert set(found["verdict"]) == {"repaired"}
     assert (np.abs(found["mean"]) < 4 * found["mcse"]).all()
     assert_allclose(found["sd"], exact, rtol=0.1)
-    sampling = Sampling(Target(posterior.response), None, 512, 0)
+    target = Target(posterior.response)
+    sampling = Sampling(target, Purse(target, None, None), 512, 0)
     one = sampling.places[0].t().draw(512, 0)
     modes = look_around(sampling.target, posterior.response, 1, 12)
     assert not modes.others
@@ -332,6 +335,13 @@ def test_certified_answers():
     assert (unchecked.summary()["verdict"] == "not checked").all()
     with pytest.raises(lrvb.InvalidModel, match="no certificate"):
         unchecked.sd(method="certified")
+    named = certificate.of({"ratio": lambda m: m.beta.x / m.tau.x})
+    assert list(named.index) == ["ratio"]
+    np.testing.assert_array_equal(named["mean"], ratio["mean"])
+    with pytest.raises(lrvb.InvalidModel, match="no block 'betta'; the blocks are: beta, tau"):
+        certificate.of({"ratio": lambda m: m.betta.x})
+    with pytest.raises(lrvb.InvalidModel, match="'pair' gives an array"):
+        certificate.of({"pair": lambda m: jnp.stack([m.beta.x, m.tau.x])})
 
 
 def test_a_certificate_is_saved(tmp_path):

@@ -12,14 +12,22 @@ import numpy as np
 from ..errors import InvalidModel
 from ..families import Normal
 from ..numerics.algebra import absorb_local, local_root, response_root
-from ..numerics.hermite import hermite
 from ..numerics.lazy import jax, jnp
 from ..numerics.second_differences import around, second_differences
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks, point_chunks
-from .row_optimum import WIDE, RowOptimum, collapse, factor, response
+from .gaps import gap_bend_program, gap_program, gap_slope_program, row_bend_program
+from .row_optimum import (
+    WIDE,
+    RowOptimum,
+    collapse,
+    cross,
+    factor,
+    local_hessians,
+    response,
+)
 from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
@@ -107,33 +115,57 @@ class _ChunkedSum:
 
     def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
         structure = self.problem.structure
-        if not structure.conjugate or structure.local.size > _CUBIC:
+        if not structure.conjugate:
+            return self._sum(row_bend_program(_one_normal(structure)), len(m), m, R)
+        if structure.local.size > _CUBIC:
             gradient = self.density(around(m, R), gradient=True).gradient
             assert gradient is not None
             return second_differences(gradient)
-        program, total = bend_program(structure), np.zeros(len(m))
-        for chunk in self._kept or chunks(self.problem, self.size):
-            total += np.asarray(program(self.problem.traced, m, R, chunk.columns, chunk.weights))
-        return total
+        return self._sum(bend_program(structure), len(m), m, R)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure
         if structure.conjugate:
             return total
-        if [type(f) for f in structure.local.blocks.values()] != [
-            Normal
-        ] or structure.local.size > 2:
-            raise InvalidModel(
-                "The second order needs rows that are linear in their local variables, or that have "
-                "one normal variable; this model's are neither."
-            )
-        program = gap_program(structure)
+        program = gap_program(_one_normal(structure))
         for chunk in self._kept or chunks(self.problem, self.size):
             alone = [(slice(0, 1), points)] if len(points) == 1 else None
             for here, part in alone or point_chunks(points, len(chunk.weights)):
                 v = program(self.problem.traced, part, chunk.columns, chunk.weights)
                 total[here] += np.asarray(v)[: here.stop - here.start]
         return total
+
+    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        structure = self.problem.structure
+        if structure.conjugate:
+            return np.zeros(R.shape[1])
+        return self._sum(gap_slope_program(_one_normal(structure)), len(m), m) @ R
+
+    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        structure = self.problem.structure
+        if structure.conjugate:
+            return np.zeros(len(velocity))
+        program = gap_bend_program(_one_normal(structure))
+        return self._sum(program, len(velocity), m, velocity, turn)
+
+    def _sum(self, program: Callable[..., Any], size: int, *given: np.ndarray) -> np.ndarray:
+        """The sum over the chunks of a program whose answer is a vector."""
+        total = np.zeros(size)
+        for chunk in self._kept or chunks(self.problem, self.size):
+            rows = (chunk.columns, chunk.weights)
+            total += np.asarray(program(self.problem.traced, *given, *rows))
+        return total
+
+
+def _one_normal(structure: Structure) -> Structure:
+    """The structure, of which the second order knows what q(z) leaves out."""
+    blocks = structure.local.blocks.values()
+    if [type(f) for f in blocks] != [Normal] or structure.local.size > 2:
+        raise InvalidModel(
+            "The second order needs rows that are linear in their local variables, or that have "
+            "one normal variable; this model's are neither."
+        )
+    return structure
 
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
@@ -180,7 +212,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         if structure.local.size > WIDE:
 
             def absorbed(z: Any, row: Any) -> Any:
-                H_za, local = _cross(term, m, z, row), structure.local.at(structure.row(row))
+                H_za, local = cross(term, m, z, row), structure.local.at(structure.row(row))
                 own = functools.partial(term, m, row=row)
                 return H_za.T @ response(local, own, z, H_za, structure.conjugate)
 
@@ -189,7 +221,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         elif structure.local.size:
 
             def root(z: Any, C: Any, row: Any) -> Any:
-                H_za, H_zz = _local_hessians(structure, term, m, z, row)
+                H_za, H_zz = local_hessians(structure, term, m, z, row)
                 return local_root(H_za, C, H_zz)
 
             roots = jax.vmap(root)(q.z, q.C, columns) * jnp.sqrt(weights)[:, None, None]
@@ -337,35 +369,6 @@ def bend_program(structure: Structure) -> Callable[..., Any]:
 
 
 @shared
-def gap_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, points, columns, weights) → Σ_n w_n (log ∫ exp ℓ(m, T(z)) dz − max over q(z)) at each point.
-
-    The term at the statistics of a single z is the log density itself; Gauss–Hermite nodes under q(z).
-    """
-    x, w = (jnp.asarray(part) for part in hermite(1.0))
-
-    def gaps(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
-        def one(m: Any) -> Any:
-            q = _row_parts(structure, traced, m, columns)
-
-            def own(z: Any, C: Any, S: Any, row: Any) -> Any:
-                def term(z: Any) -> Any:
-                    return structure.local_term(traced, m, z, structure.row(row))
-
-                at = z[0] + C[0, 0] * x
-                log_q = -0.5 * x**2 - jnp.log(C[0, 0]) - 0.5 * jnp.log(2 * jnp.pi)
-                values = jax.vmap(term)(jnp.stack([at, at**2], axis=1))
-                return jax.nn.logsumexp(values - log_q, b=w) - term(z) - S
-
-            found = jax.vmap(own)(q.z, q.C, q.S, columns)
-            return weights @ jnp.where(weights > 0, found, 0.0)
-
-        return jax.vmap(one)(points)
-
-    return gaps
-
-
-@shared
 def score_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → each row's gradient ∂ℓ̄_n/∂m (n, a), with z at its optimum."""
 
@@ -397,21 +400,6 @@ def row_density_program(structure: Structure) -> Callable[..., Any]:
     return densities
 
 
-def _cross(term: Any, m: Any, z: Any, row: Any) -> Any:
-    """H_zα (d, a) of one row, along whichever of both has fewer coordinates."""
-    if z.size > m.size:
-        return jax.jacfwd(jax.grad(term, 1), 0)(m, z, row)
-    return jax.jacfwd(jax.grad(term, 0), 1)(m, z, row).T
-
-
-def _local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
-    """H_zα (d, a) and H_z (d, d) of one row; H_z is None where the term is linear in z."""
-    H_za = _cross(term, m, z, row)
-    if structure.conjugate:
-        return H_za, None
-    return H_za, jax.hessian(term, 1)(m, z, row)
-
-
 @shared
 def response_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → z, V_z, Σ̂_z|α and R of every row of a chunk."""
@@ -426,7 +414,7 @@ def response_program(structure: Structure) -> Callable[..., Any]:
             if C is None:
                 local = structure.local.at(structure.row(row))
                 C = factor(local, functools.partial(term, m, row=row), z)
-            H_za, H_zz = _local_hessians(structure, term, m, z, row)
+            H_za, H_zz = local_hessians(structure, term, m, z, row)
             W = response_root(C, H_zz)
             Sigma = W.T @ W
             return C @ C.T, Sigma, Sigma @ H_za

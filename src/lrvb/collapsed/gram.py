@@ -110,6 +110,12 @@ class _GramBound:
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))  # linear in z
 
+    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        return np.zeros(R.shape[1])
+
+    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        return np.zeros(len(velocity))
+
 
 def _features(structure: Structure, traced: Any, row: Any) -> Any:
     return structure.features(traced, structure.row(row))

@@ -255,6 +255,12 @@ class _BoundPartitions:
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return self._total(len(points), "gaps", points)
 
+    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        return self._total(R.shape[1], "gap_slope", m, R)
+
+    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        return self._total(len(velocity), "gap_bends", m, velocity, turn)
+
     def _total(self, size: int, question: str, *args: Any) -> np.ndarray:
         """The sum over the parts of an answer that is a vector."""
         over, count, total = self.over, 0, np.zeros(size)

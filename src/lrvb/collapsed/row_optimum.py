@@ -14,6 +14,7 @@ from ..numerics.algebra import cholesky, solve_lower, whitened
 from ..numerics.conjugate_gradients import solve
 from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
+from ..statement.structure import Structure
 
 #: Local coordinates beyond which no d × d matrix is formed.
 WIDE = 32
@@ -127,6 +128,21 @@ def factor(local: MeanField, term: Callable[[Any], Any], z: Any) -> Any:
     return local.dense(local.evaluate(jax.grad(term)(z)).C)
 
 
+def cross(term: Any, m: Any, z: Any, row: Any) -> Any:
+    """H_zα (d, a) of one row, along whichever of both has fewer coordinates."""
+    if z.size > m.size:
+        return jax.jacfwd(jax.grad(term, 1), 0)(m, z, row)
+    return jax.jacfwd(jax.grad(term, 0), 1)(m, z, row).T
+
+
+def local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) -> tuple[Any, Any]:
+    """H_zα (d, a) and H_z (d, d) of one row; H_z is None where the term is linear in z."""
+    H_za = cross(term, m, z, row)
+    if structure.conjugate:
+        return H_za, None
+    return H_za, jax.hessian(term, 1)(m, z, row)
+
+
 def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
     """Damped Newton on η = ∂ℓ/∂m: (B + λ)u = Cᵀr, δη = (r + HCu)/(1 + λ), accepted on ascent."""
     identity = jnp.eye(local.size)
@@ -142,7 +158,7 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
         r = gradient - state.eta
         K = cholesky(whitened(state.C, H) + state.damping * identity)
         u = solve_lower(K, state.C.T @ r)
-        u = _solve_upper(K, u)
+        u = solve_upper(K, u)
         eta = state.eta + (r + H @ (state.C @ u)) / (1 + state.damping)
         length = jnp.sqrt(u @ u)
         z, C, S, value, valid = evaluated(jnp.where(jnp.isfinite(eta), eta, state.eta))
@@ -171,6 +187,6 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
     return RowOptimum(last.z, last.C, last.S, last.done & valid)
 
 
-def _solve_upper(K: Any, y: Any) -> Any:
+def solve_upper(K: Any, y: Any) -> Any:
     """K⁻ᵀy for lower triangular K."""
     return solve_lower(K.T[::-1, ::-1], y[::-1])[::-1]

@@ -12,7 +12,7 @@ same type. Nothing remembers: `evaluate` returns with its sums a state, from whi
 point nearby may start; answers do not depend on it beyond the tolerance of an inner optimum.
 
 The second order asks how the curvature changes (`bend`), and for the `gaps`: what the best q(z) of its
-family leaves out of the evidence. The
+family leaves out of the evidence, and how that changes. The
 certificate asks for `density`: the collapsed value at many points at once. At the point moments
 m = T(α) and with rows linear in z it is Σ_n log ∫ p(x_n, z | α) dz exactly; otherwise a lower bound.
 """
@@ -96,3 +96,9 @@ class BoundSum(Protocol):
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         """log ∫ exp ℓ(m, T(z)) dz less the collapsed value, at many m (S, a): zero where linear in z."""
+
+    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """The derivative of the gaps along the columns of R (a, k), (k,)."""
+
+    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        """The second derivative (k,) of the gaps along curves with these m′ and m″ (k, a), in sds."""

@@ -9,7 +9,7 @@ the linear response, those of g correct the bias of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from ..data.sample import sample_rows
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
-from ..numerics.second_differences import STEP, around, first_differences, second_differences
+from ..numerics.second_differences import STEP, around, second_differences
 from ..statement.programs import global_density_program, means_program
 from .fitting import Fit
 from .newton import curved
@@ -61,6 +61,23 @@ def functions(F: Callable[[Any], Any], size: int) -> list[Quantity]:
     return [one(i) for i in range(size)]
 
 
+class _Tilted(NamedTuple):
+    """Residual of the tilted fixed point, −½ log det(I − VH̃), and the moments, at one point of a line."""
+
+    residual: np.ndarray
+    loop: float
+    m: np.ndarray
+
+
+class _Line(NamedTuple):
+    """Of one quantity: both variances, without the rows' gaps, and m′ and m″ of its line in sds."""
+
+    first: float
+    corrected: float
+    velocity: np.ndarray
+    turn: np.ndarray
+
+
 class SecondOrder:
     """The second order at an optimum, of all rows or of a sample that stands for them.
 
@@ -84,9 +101,14 @@ class SecondOrder:
     @cached_property
     def loop(self) -> float:
         """g at the optimum."""
+        gaps = 0.0 if self.rows is None else self.rows.gaps(self.fit.m[None])[0]
+        return float(self._own + gaps)
+
+    @cached_property
+    def _own(self) -> float:
+        """−½ log det(I − VH̃) at the optimum."""
         assert self.response.fit.curved is not None
-        own = -np.log(np.diag(self.response.fit.curved.K)).sum()
-        return float(own + self._gaps(self.fit.m[None])[0])
+        return -float(np.log(np.diag(self.response.fit.curved.K)).sum())
 
     @cached_property
     @in_double
@@ -96,7 +118,7 @@ class SecondOrder:
         Of the global part dg = ½ tr(Σ̂ dH̃) + ½ tr(B dV) with B = H̃ + H̃Σ̂H̃, so that Σ̂∇g is
         ½Σ̂c + ½(I + Σ̂H̃)e where c = ∂tr(Σ̂H̃)/∂m and e = ∂tr(BV)/∂η with Σ̂ and B held fixed: sums of
         second derivatives of ∂L̄/∂m along the columns of a root of Σ̂, and of the mean map along
-        those of one of B. Rows add first differences of their gaps along the same root.
+        those of one of B. Rows add the slope of their gaps along the same root.
         """
         fit, Sigma = self.fit, self.response.Sigma
         assert fit.curved is not None
@@ -111,8 +133,8 @@ class SecondOrder:
         means = means_program(fit.problem.structure)(around(fit.eta, directions))
         e = second_differences(np.asarray(means), 1 / beta - 1)
         shift = 0.5 * (Sigma @ (c + self.H @ e) + e)
-        if not fit.problem.structure.conjugate or fit.problem.rows is None:
-            shift = shift + R @ first_differences(self._gaps(near))
+        if self.rows is not None:
+            shift = shift + R @ self.rows.gap_slope(fit.m, R)
         if not np.isfinite(shift).all():
             raise InvalidModel(
                 "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "
@@ -127,31 +149,46 @@ class SecondOrder:
         own = 0.0 if quantity.hessian is None else 0.5 * (self.response.Sigma * quantity.hessian(m))
         return float(quantity.gradient(m) @ self.shift + np.sum(own))
 
-    @in_double
     def variance(self, quantity: Quantity) -> tuple[float, float]:
-        r"""Linear response's variance and the corrected, in two evaluations of the curvature.
+        """Linear response's variance of one quantity, and the corrected. See: `variances`."""
+        first, corrected = self.variances([quantity])[0]
+        return first, corrected
+
+    @in_double
+    def variances(self, quantities: Sequence[Quantity]) -> np.ndarray:
+        r"""Linear response's variances and the corrected (q, 2), in two evaluations of the curvature each.
 
         Under the tilt t the optimum moves as η′ = ∇f + H̃Σ̂∇f. On the straight line η* + tη′ the
         residual of the tilted fixed point is ½t²ρ, and leaving the line to follow the optimum adds
-        (Σ̂∇g)ᵀρ to the second derivative of g along it.
+        (Σ̂∇g)ᵀρ to the second derivative of g along it. Gaps of the rows bend along m(t), all of them
+        together.
         """
-        d, Sigma = quantity.gradient(self.response.m), self.response.Sigma
+        lines = [self._line(quantity) for quantity in quantities]
+        found = np.array([(line.first, line.corrected) for line in lines]).reshape(-1, 2)
+        if self.rows is not None and len(lines):
+            velocity, turn = (np.stack(part) for part in zip(*(e[2:] for e in lines), strict=True))
+            found[:, 1] += found[:, 0] * self.rows.gap_bends(self.fit.m, velocity, turn)
+        return found
+
+    def _line(self, quantity: Quantity) -> _Line:
+        """Along one quantity's line: both variances without the gaps, and m′ and m″ in its sds."""
+        m, Sigma = self.response.m, self.response.Sigma
+        d = quantity.gradient(m)
         first = float(d @ Sigma @ d)
         if first <= 0:
-            return 0.0, 0.0
+            return _Line(0.0, 0.0, np.zeros(len(d)), np.zeros(len(d)))
         h = STEP / np.sqrt(first)
         ahead = h * (d + self.H @ (Sigma @ d))
-        r, _ = self._tilted(quantity, 0.0, np.zeros(len(d)))
+        base = self.response.fit.point if self._base is None else self._base
         up, down = (self._tilted(quantity, t, s) for t, s in ((h, ahead), (-h, -ahead)))
-        rho = (up[0] - 2 * r + down[0]) / h**2
-        bend = (up[1] - 2 * self.loop + down[1]) / h**2
-        return first, first + bend + float(self.shift @ rho)
+        rho = (up.residual - 2 * base.residual + down.residual) / h**2
+        bend = (up.loop - 2 * self._own + down.loop) / h**2
+        corrected = first + bend + float(self.shift @ rho)
+        velocity, turn = up.m - down.m, up.m - 2 * base.m + down.m
+        return _Line(first, corrected, velocity / (2 * STEP), turn / STEP**2)
 
-    def _tilted(self, quantity: Quantity, t: float, step: np.ndarray) -> tuple[np.ndarray, float]:
-        """Residual of the tilted fixed point and g, at η* + step."""
-        if t == 0:
-            base = self.response.fit.point if self._base is None else self._base
-            return base.residual, self.loop
+    def _tilted(self, quantity: Quantity, t: float, step: np.ndarray) -> _Tilted:
+        """At η* + step."""
         point = self.objective.at(self.response.eta + step)
         if not np.isfinite(point.elbo) or point.H is None:
             raise InvalidModel(
@@ -162,12 +199,9 @@ class SecondOrder:
         if quantity.hessian is not None:
             H = H + t * quantity.hessian(point.m)
         residual = point.residual + t * quantity.gradient(point.m)
-        own = -np.log(np.diag(curved(residual, point.C, H).K)).sum()
-        return residual, float(own + self._gaps(point.m[None])[0])
-
-    def _gaps(self, points: np.ndarray) -> np.ndarray:
-        """What q(z) leaves out of the rows, at moments (S, a), (S,)."""
-        return np.zeros(len(points)) if self.rows is None else self.rows.gaps(points)
+        return _Tilted(
+            residual, -float(np.log(np.diag(curved(residual, point.C, H).K)).sum()), point.m
+        )
 
 
 @in_double
@@ -191,7 +225,7 @@ def refine(
         quantities = functions(lambda m: f(M @ m + c), size)
     else:
         quantities = [linear(d) for d in asked @ M]
-    variances = np.array([second.variance(q) for q in quantities]).reshape(-1, 2)
+    variances = second.variances(quantities)
     if not (variances[:, 1] > 0).all():
         bad = variances[:, 0] > 0
         if not (variances[bad, 1] > 0).all():

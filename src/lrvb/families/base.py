@@ -159,11 +159,21 @@ class Family:
         """The variable from its unconstrained coordinates u, shape (n, k)."""
         raise NotImplementedError
 
+    def contrasts(self) -> np.ndarray | None:
+        """Linear functions (j, k) of u that say all of the variable, where u is redundant; else None.
+
+        π has one coordinate fewer than its log gammas. See: `lift`.
+        """
+        return None
+
+    def lift(self, v: np.ndarray) -> np.ndarray:
+        """Some coordinates u (n, k) with these contrasts (n, j)."""
+        return v
+
     def log_jacobian(self, eta: Stats, u: np.ndarray) -> np.ndarray:
         r"""log |∂θ/∂u| at coordinates u (n, k), (n,), so that ∫ f(θ) dθ = ∫ f(θ(u)) exp(log_jacobian) du.
 
-        Where u has more coordinates than θ (π has one fewer than its log gammas), it is
-        log |∂(θ, s)/∂u| and the log of a normalised density of the rest s. Here by differences.
+        Where u has `contrasts` v it is log |∂θ/∂v|. Here by differences.
         """
         n, k = u.shape
         steps = 1e-5 * np.maximum(1.0, np.abs(u))

@@ -80,9 +80,17 @@ class Beta(Family):
         """π = 1/(1 + exp(u₂ − u₁))."""
         return np.exp(-np.logaddexp(0.0, u[:, 1] - u[:, 0]))
 
+    def contrasts(self) -> np.ndarray:
+        """u₁ − u₂ = logit π."""
+        return dirichlet.contrasts(2)
+
+    def lift(self, v: np.ndarray) -> np.ndarray:
+        """u₂ = 0."""
+        return dirichlet.lift(v)
+
     def log_jacobian(self, eta: BetaStats, u: np.ndarray) -> np.ndarray:
         """See: `dirichlet.log_jacobian`."""
-        return dirichlet.log_jacobian(np.array([eta.log_x + 1, eta.log1m_x + 1], dtype=float), u)
+        return dirichlet.log_jacobian(u)
 
     def at_scores(
         self,

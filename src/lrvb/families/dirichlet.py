@@ -85,9 +85,17 @@ class Dirichlet(Family):
         weights = np.exp(u - u.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
+    def contrasts(self) -> np.ndarray:
+        """u_k − u_K = log(π_k/π_K) of all but the last."""
+        return contrasts(self.dim)
+
+    def lift(self, v: np.ndarray) -> np.ndarray:
+        """u_K = 0."""
+        return lift(v)
+
     def log_jacobian(self, eta: DirichletStats, u: np.ndarray) -> np.ndarray:
         """See: `log_jacobian` below."""
-        return log_jacobian(np.asarray(eta.log_x) + 1, u)
+        return log_jacobian(u)
 
     def at_scores(
         self,
@@ -164,19 +172,21 @@ def log_gammas(alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return psi(alpha), np.eye(K), np.full((K, K), rest)
 
 
-def log_jacobian(alpha: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Σ_k log π_k + log N(s; ψ(α₀), ψ′(α₀)), s = log Σ_k exp u_k: dπ ds = Π_k π_k du.
+def contrasts(K: int) -> np.ndarray:
+    """u_k − u_K of all but the last, (K − 1, K)."""
+    return np.hstack([np.eye(K - 1), -np.ones((K - 1, 1))])
 
-    π has K − 1 coordinates of its own; s, which it does not know, is normal with the mean and variance
-    of a log gamma.
-    """
+
+def lift(v: np.ndarray) -> np.ndarray:
+    """u (n, K) with contrasts v (n, K − 1) and u_K = 0."""
+    return np.hstack([v, np.zeros((len(v), 1))])
+
+
+def log_jacobian(u: np.ndarray) -> np.ndarray:
+    """Σ_k log π_k: dπ = Π_k π_k dv in the contrasts v of u, of which π is a function."""
     top = u.max(axis=1)
     s = top + np.log(np.exp(u - top[:, None]).sum(axis=1))
-    from scipy.special import psi
-
-    center, variance = float(psi(alpha.sum())), float(trigamma(np.asarray(alpha.sum())))
-    rest = -0.5 * ((s - center) ** 2 / variance + np.log(2 * np.pi * variance))
-    return (u - s[:, None]).sum(axis=1) + rest
+    return (u - s[:, None]).sum(axis=1)
 
 
 def _with_total(alpha: Any) -> Any:

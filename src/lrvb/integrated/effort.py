@@ -10,6 +10,8 @@ from ..errors import LrvbError
 from .importance import Budget
 
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
+FROZEN = 1e7  # evaluations from which on frozen sums save time: about a sixth of a second
+FEW_LEVELS = 100  # below which hardly any log density is smooth enough for them
 QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
 LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
@@ -51,6 +53,6 @@ def affordable(budget: Budget, work: float) -> Budget:
     return replace(budget, final=min(budget.final, within, first), explore=explore, limit=limit)
 
 
-def is_long(budget: Budget, work: float) -> bool:
+def is_long(budget: Budget, work: float, bound: float = EASY) -> bool:
     """Whether all draws would take long."""
-    return work * (budget.final + budget.rounds * budget.explore) > EASY
+    return work * (budget.final + budget.rounds * budget.explore) > bound

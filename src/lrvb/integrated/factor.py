@@ -8,8 +8,6 @@ Derivatives in θ are expectations over the same nodes (Fisher's and Louis's ide
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
-from typing import Self
 
 import numpy as np
 
@@ -20,8 +18,6 @@ from .louis import louis
 from .regression import lifted
 from .terms import split_by_size, spread_derivatives
 
-_FEW = 31  # nodes of derivatives on the way to a mode
-
 
 class Factor(FactorNodes):
     """The density with its derivatives, and what the sums say of every level."""
@@ -31,7 +27,8 @@ class Factor(FactorNodes):
 
         S and H are derivatives of log p(y, z | θ), with expectations over z given y.
         """
-        sums = self._sums(theta[None], self._ends(theta[None]))
+        ends, unseen = self._ends(theta[None]), self._frame is not None and self._box is None
+        sums = (self._resolved if unseen else self._sums)(theta[None], ends)
         p, d, k = self.p, len(theta), self.k
         Z = self._nodes(sums.grid)[0]
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
@@ -39,11 +36,10 @@ class Factor(FactorNodes):
             self._start, self._center = np.einsum("gk,gki->gi", P, Z), theta.copy()
             if self._frame is not None:
                 precision = self._precision(theta[None])[0][0]
-                self._frame = Frame.around(*self._seen(sums), precision, theta.copy())
-                if (
-                    self.q == 1
-                ):  # the value needs all nodes of a wide window, a step of Newton's does not
-                    Z, P = (part[:, :: max(1, self.nodes // _FEW)] for part in (Z, P))
+                here = self._seen(sums)
+                self._frame = Frame.around(*here, precision, theta.copy(), self._like_beta())
+                if self.q == 1:  # half of the nodes have the same sums. See: _resolved
+                    Z, P = (part[:, ::2] for part in (Z, P))
                     P = P / P.sum(1)[:, None]
         counts, tail = self.groups.counts, theta[p + k :]
         S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
@@ -193,27 +189,3 @@ class Factor(FactorNodes):
         """Variances rᵀΣr of new levels in rows r (m, q) at n points, (n, m)."""
         precision, _ = self._precision(theta)
         return np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
-
-    def _only(self, group: np.ndarray) -> tuple[Self, np.ndarray]:
-        """The sums of some groups alone, and their numbers there; −1 stays."""
-        some = np.unique(group[group >= 0])
-        if len(some) in (0, self.G):
-            return self, group
-        here = copy(self)
-        kept = np.flatnonzero(np.isin(self.groups.of, some))
-        place = np.full(self.G + 1, -1)
-        place[some] = np.arange(len(some))
-        of = place[self.groups.of[kept]]
-        here.groups = self.groups._replace(
-            rows=self.groups.rows[kept],
-            starts=np.searchsorted(of, np.arange(len(some))),
-            counts=self.groups.counts[some],
-            of=of,
-        )
-        here._arrange(self.rows.take(kept), self.R[kept])
-        here._start, here._moves = self._start[some], self._moves[some]
-        if self._box is not None:
-            here._box = self._box[0][some], self._box[1][some]
-        if self._frame is not None:
-            here._frame = self._frame.take(some)
-        return here, place[group]

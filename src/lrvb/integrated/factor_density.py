@@ -69,7 +69,7 @@ class FactorDensity(ABC):
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
-        self.terms, self.nodes, self.bent = tuple(terms), nodes, False
+        self.terms, self._first = tuple(terms), nodes
         values = np.column_stack([rows.X, rows.offset, R, *rows.columns])
         alike = values if merge and repeat(values) else None
         self.groups = gather(terms[0].codes, terms[0].levels, alike, by_size=True)
@@ -82,8 +82,8 @@ class FactorDensity(ABC):
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of where the groups' effects are."""
-        self._center = self.start()
+        """Nothing is known of where the groups' effects are, nor how many nodes they need."""
+        self.nodes, self.bent, self._center = self._first, False, self.start()
         # where searches for modes begin: at the center, and how that moves with θ
         self._start = np.zeros((self.G, self.q))
         self._moves = np.zeros((self.G, self.q, len(self._center)))
@@ -93,6 +93,12 @@ class FactorDensity(ABC):
         self.drop = FAR if self.N < MANY else NEAR
         self._known = 0.0  # what the log density is off by at the center
         self._box = None  # once chosen, (G, q) each
+        self.hurried = False  # whether bumps far from all others may be missed
+
+    def be_quick(self, nodes: int) -> None:
+        """Few nodes, and near ends: what a search for a mode needs that is not the last."""
+        self._first = self.nodes = min(self.nodes, nodes)
+        self.drop, self.hurried = NEAR, True
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class FactorNodes(FactorDensity):
         its own sum.
         """
         self.bent = False
-        self._learn(theta)
+        self._learn(theta, move)
         box, best = self._box, (np.inf, False, 0, 0.0)
         for bent, nodes in self._rungs():
             if nodes < least:
@@ -81,6 +82,15 @@ class FactorNodes(FactorDensity):
         _, self.bent, self.nodes, self._known = best
         self._box = None if self.bent else box
 
+    def widened(self, times: float) -> Self | None:
+        """The same sums with ends so much further out and nodes as dense; None where ends are not known."""
+        if self._box is None:
+            return None
+        wider = copy(self)
+        wider._box = self._box[0] * times, self._box[1] * times
+        wider.nodes = int(np.ceil(times * (self.nodes - 1))) + 1
+        return wider
+
     def _rungs(self) -> list[tuple[bool, int]]:
         """Evenly spaced nodes or bent ones, and how many, in the order in which they are tried."""
         even = [(False, nodes) for nodes in self.ladder]
@@ -89,11 +99,11 @@ class FactorNodes(FactorDensity):
         few = [rung for rung in even if rung[1] <= _EVEN]
         return few + [(True, nodes) for nodes in self.ladder if nodes >= _BENT] + even[len(few) :]
 
-    def _learn(self, theta: np.ndarray) -> None:
-        """How modes move with θ from the first point, and ends that suffice at all of them."""
+    def _learn(self, theta: np.ndarray, move: bool = True) -> None:
+        """How modes `move` with θ from the first point, and ends that suffice at all of them."""
         self._box, self.drop = None, NEAR
         if self._frame is not None:
-            self._learn_frame(theta)
+            self._learn_frame(theta, move)
             return
         step = 1e-3 * np.eye(len(theta[0]))
         points = np.vstack([theta[:1], theta[0] + step])
@@ -107,33 +117,40 @@ class FactorNodes(FactorDensity):
             low, high = np.minimum(low, ends.low.min(0)), np.maximum(high, ends.high.max(0))
         self._box = low * _MARGIN, high * _MARGIN
 
-    def _learn_frame(self, theta: np.ndarray) -> None:
+    def _learn_frame(self, theta: np.ndarray, move: bool) -> None:
         """The same where groups have no modes: moments, how they move, and windows around them."""
         center, precision = theta[0], self._precision(theta[:1])[0][0]
         ends = self._ends(theta[:1])
-        still = np.arange(self.p, self.p + self.k)
-        points = np.vstack([center, center + _MOVE * np.eye(len(center))])
-        means = np.empty((len(points), self.G, self.q))
-        for i, point in enumerate(points):
-            if i - 1 in still:  # the spread's own part is in closed form
-                means[i] = means[0]
-                continue
-            mean, cov = self._seen(self._sums(point[None], ends))
-            means[i] = mean
-            if not i:
-                frame = Frame.around(mean, cov, precision, center)
-        self._frame = frame.moving(means, _MOVE, precision)
+        mean, cov = self._seen(self._resolved(theta[:1], ends))
+        frame = Frame.around(mean, cov, precision, center, self._like_beta())
+        if move:
+            still = np.arange(self.p, self.p + self.k)  # the spread's own part is in closed form
+            means = np.repeat(mean[None], len(center) + 1, axis=0)
+            for i in np.setdiff1d(np.arange(len(center)), still):
+                point = center + _MOVE * (np.arange(len(center)) == i)
+                means[i + 1], _ = self._seen(self._sums(point[None], ends))
+            frame = frame.moving(means, _MOVE, precision)
+        self._frame = frame
         low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
-        for point in theta:
-            sums, (precisions, _) = self._rows_at(point[None]), self._precision(point[None])
-            z, C = self._frame.at(point[None], precisions)
-            look, prior = (
-                self._look(sums, precisions),
-                np.linalg.cholesky(np.linalg.inv(precisions)),
-            )
-            found = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
-            low, high = np.minimum(low, found.low[0]), np.maximum(high, found.high[0])
+        for i, point in enumerate(theta):
+            precisions, _ = self._precision(point[None])
+            z, C = frame.at(point[None], precisions)
+            if i == 0 and self.q == 1:  # known already, from where the frame was before
+                first, last = (ends.z + ends.C[..., 0] * end for end in (ends.low, ends.high))
+                found_low, found_high = (first - z) / C[..., 0], (last - z) / C[..., 0]
+            else:
+                prior = np.linalg.cholesky(np.linalg.inv(precisions))
+                look = self._look(point[None], precisions)
+                window = reach(look, find_window(look, z, C, self.drop), prior, self.drop)
+                found_low, found_high = window.low, window.high
+            low, high = np.minimum(low, found_low[0]), np.maximum(high, found_high[0])
         self._box = low * _MARGIN, high * _MARGIN
+
+    def _like_beta(self) -> np.ndarray:
+        """The effects A (G, q, p) with which RA is nearest to X in each group's rows."""
+        R, X = self.R[:, :, None], self.rows.X[:, None]
+        square = self.groups.sum(R * R.swapaxes(1, 2), axis=0)
+        return np.linalg.pinv(square) @ self.groups.sum(R * X, axis=0)
 
     def _seen(self, sums: Sums) -> tuple[np.ndarray, np.ndarray]:
         """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""
@@ -143,16 +160,30 @@ class FactorNodes(FactorDensity):
         away = Z - mean[:, None]
         return mean, np.einsum("gk,gki,gkj->gij", P, away, away, optimize=True)
 
-    def _look(self, sums: RowSums, precision: np.ndarray) -> Look:
-        """The log integrand at the nodes of windows. See: find_window."""
-        coarse = copy(self)
-        coarse.nodes = _SCANNED[self.q - 1]
+    def _look(self, theta: np.ndarray, precision: np.ndarray) -> Look:
+        """The log integrand of some groups at the nodes of windows. See: find_window."""
+        sums = self._rows_at(theta)
 
-        def look(*window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            grid, f = coarse._heights(sums, precision, Ends(*window))
-            return f, coarse._nodes(grid)
+        def look(groups: np.ndarray, *window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            here = copy(self) if len(groups) == self.G else self._only(groups)[0]
+            here.nodes = _SCANNED[self.q - 1]
+            rows = sums if len(groups) == self.G else here._rows_at(theta)
+            grid, f = here._heights(rows, precision, Ends(*window))
+            return f, here._nodes(grid)
 
         return look
+
+    def _resolved(self, theta: np.ndarray, ends: Ends) -> Sums:
+        """Sums of all groups at one point (1, d), with as many nodes as half of them confirm."""
+        every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
+        self.nodes = max(self._first, _SCANNED[self.q - 1])
+        while True:
+            sums = self._sums(theta, ends)
+            half = 2**self.q * sums.P[:, :, *every].sum(axes)
+            off = np.abs(np.log(np.maximum(half, 1e-300) / sums.total)).max(initial=0.0)
+            if off < EACH or self.nodes > self.ladder[-1]:
+                return sums
+            self.nodes = 2 * self.nodes - 1
 
     def _modes(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
@@ -186,18 +217,44 @@ class FactorNodes(FactorDensity):
 
     def _ends(self, theta: np.ndarray) -> Ends:
         """Modes at n points, and ends as chosen or else searched for."""
-        sums, (precision, _) = self._rows_at(theta), self._precision(theta)
+        precision, _ = self._precision(theta)
         if self._frame is not None:
             z, C = self._frame.at(theta, precision)
             if self._box is None:
                 prior = np.linalg.cholesky(np.linalg.inv(precision))
-                return Ends(*settle(self._look(sums, precision), z, C, prior, self.drop)[:4])
+                look = self._look(theta, precision)
+                return Ends(*settle(look, z, C, None if self.hurried else prior, self.drop)[:4])
             return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
+        sums = self._rows_at(theta)
         if self._box is None:
             z, C = self._modes(sums, precision, self._guess(theta), 0.05)
             return Ends(z, C, *self._search(sums, precision, z, C))
         z, C = self._modes(sums, precision, self._guess(theta), 0.3)
         return Ends(z, C, *(np.broadcast_to(end, z.shape) for end in self._box))
+
+    def _only(self, group: np.ndarray) -> tuple[Self, np.ndarray]:
+        """The sums of some groups alone, and their numbers there; −1 stays."""
+        some = np.unique(group[group >= 0])
+        if len(some) in (0, self.G):
+            return self, group
+        here = copy(self)
+        kept = np.flatnonzero(np.isin(self.groups.of, some))
+        place = np.full(self.G + 1, -1)
+        place[some] = np.arange(len(some))
+        of = place[self.groups.of[kept]]
+        here.groups = self.groups._replace(
+            rows=self.groups.rows[kept],
+            starts=np.searchsorted(of, np.arange(len(some))),
+            counts=self.groups.counts[some],
+            of=of,
+        )
+        here._arrange(self.rows.take(kept), self.R[kept])
+        here._start, here._moves = self._start[some], self._moves[some]
+        if self._box is not None:
+            here._box = self._box[0][some], self._box[1][some]
+        if self._frame is not None:
+            here._frame = self._frame.take(some)
+        return here, place[group]
 
 
 def beyond(P: np.ndarray) -> np.ndarray:

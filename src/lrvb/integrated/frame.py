@@ -17,7 +17,8 @@ _SHRINK = 0.7  # of an axis, above which a grid is fine enough
 _SIDE = 1.2  # what the first grid has to either side, of the sds at which a normal density has fallen far
 _OFF = 2.5  # ratio of spreads from which on a frame is drawn anew
 
-#: (z, C, low, high) of n points → the log integrand (n, G, Q, …) on that grid, and its nodes (n, G, K, q)
+#: groups (k,) and their (z, C, low, high) at n points → the log integrand (n, k, Q, …) on those grids,
+#: and their nodes (n, k, K, q)
 Look = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
@@ -37,13 +38,23 @@ class Frame(NamedTuple):
 
     @classmethod
     def around(
-        cls, mean: np.ndarray, cov: np.ndarray, precision: np.ndarray, center: np.ndarray
+        cls,
+        mean: np.ndarray,
+        cov: np.ndarray,
+        precision: np.ndarray,
+        center: np.ndarray,
+        A: np.ndarray,
     ) -> Frame:
-        """With these moments (G, q), (G, q, q) where the prior has this precision (q, q)."""
+        """With these moments (G, q), (G, q, q) where the prior has this precision (q, q).
+
+        A (G, q, p) are effects that would do to a group's rows what its coefficients β do, in all.
+        """
         values, U = np.linalg.eigh(np.linalg.inv(cov) - precision)
         J = (U * np.maximum(values, 0.0)[:, None]) @ U.swapaxes(1, 2)
         b = ((J + precision) @ mean[..., None])[..., 0]
-        return cls(J, b, np.zeros((*mean.shape, len(center))), center)
+        moves = np.zeros((*mean.shape, len(center)))
+        moves[..., : A.shape[2]] = -J @ A
+        return cls(J, b, moves, center)
 
     def moving(self, means: np.ndarray, step: float, precision: np.ndarray) -> Frame:
         """With the change of the mean along every coordinate: means (1 + d, G, q), the first at center."""
@@ -72,6 +83,13 @@ class Window(NamedTuple):
     cov: np.ndarray
     top: np.ndarray
 
+    def replacing(self, groups: np.ndarray, parts: Window) -> Window:
+        """With other parts for some groups."""
+        result = Window(*(whole.copy() for whole in self))
+        for whole, part in zip(result, parts, strict=True):
+            whole[:, groups] = part
+        return result
+
 
 def find_window(
     look: Look,
@@ -84,35 +102,47 @@ def find_window(
     """The coordinates of all nodes where the log integrand is within `drop` of its top, and a cell more.
 
     From the frame z (n, G, q), C (n, G, q, q), and low and high in it if known: grids widen while an end
-    matters, and are drawn around what matters while that makes them smaller.
+    matters, and are drawn around what matters while that makes them smaller. Groups that are done rest.
     """
     side = _SIDE * np.sqrt(2 * drop)
-    low = np.full(z.shape, -side) if low is None else low
-    high = np.full(z.shape, side) if high is None else high
+    low = np.full(z.shape, -side) if low is None else low.copy()
+    high = np.full(z.shape, side) if high is None else high.copy()
+    found = Window(z, C, low, high, np.empty(z.shape), np.empty(C.shape), np.empty(z.shape[:2]))
+    some = np.arange(z.shape[1])
     for _ in range(_ROUNDS):
-        f, Z = look(z, C, low, high)
-        nodes = f.shape[2]
-        step = (high - low) / (nodes - 1)
-        heights = f.reshape(*f.shape[:2], -1)
-        top = heights.max(2)
-        heights = heights - top[..., None]
-        P = np.exp(heights)
-        P /= P.sum(2, keepdims=True)
-        mean = np.einsum("ngk,ngki->ngi", P, Z, optimize=True)
-        away = Z - mean[:, :, None]
-        cov = np.einsum("ngk,ngki,ngkj->ngij", P, away, away, optimize=True)
-        cell = C * step[..., None, :] / 2  # half a cell along each axis, in z
-        cov = cov + (cell @ cell.swapaxes(2, 3)) / 3
-        first, last = _ends((heights > -drop).reshape(f.shape))
-        cut_low, cut_high = first == 0, last == nodes - 1
-        width = high - low
-        lower = np.where(cut_low, low - width / 2, low + (first - 1) * step)
-        upper = np.where(cut_high, high + width / 2, low + (last + 1) * step)
-        smaller = upper - lower < _SHRINK * width
-        low, high = lower, upper
-        if not (cut_low | cut_high | smaller).any():
+        more = _narrowed(look, found, some, drop)
+        some = some[more]
+        if not len(some):
             break
-    return Window(z, C, low, high, mean, cov, top)
+    return found
+
+
+def _narrowed(look: Look, found: Window, some: np.ndarray, drop: float) -> np.ndarray:
+    """Look at some groups, whose parts of `found` follow; which of them want another look, (k,)."""
+    C, low, high = found.C[:, some], found.low[:, some], found.high[:, some]
+    f, Z = look(some, found.z[:, some], C, low, high)
+    nodes = f.shape[2]
+    step = (high - low) / (nodes - 1)
+    heights = f.reshape(*f.shape[:2], -1)
+    top = heights.max(2)
+    heights = heights - top[..., None]
+    P = np.exp(heights)
+    P /= P.sum(2, keepdims=True)
+    mean = np.einsum("ngk,ngki->ngi", P, Z, optimize=True)
+    away = Z - mean[:, :, None]
+    cov = np.einsum("ngk,ngki,ngkj->ngij", P, away, away, optimize=True)
+    cell = C * step[..., None, :] / 2  # half a cell along each axis, in z
+    cov = cov + (cell @ cell.swapaxes(2, 3)) / 3
+    first, last = _ends((heights > -drop).reshape(f.shape))
+    cut_low, cut_high = first == 0, last == nodes - 1
+    width = high - low
+    lower = np.where(cut_low, low - width / 2, low + (first - 1) * step)
+    upper = np.where(cut_high, high + width / 2, low + (last + 1) * step)
+    smaller = upper - lower < _SHRINK * width
+    found.low[:, some], found.high[:, some] = lower, upper
+    found.mean[:, some], found.cov[:, some], found.top[:, some] = mean, cov, top
+    more: np.ndarray = (cut_low | cut_high | smaller).any((0, 2))
+    return more
 
 
 def _ends(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,17 +156,24 @@ def _ends(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(first, axis=-1), np.stack(last, axis=-1)
 
 
-def settle(look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray, drop: float) -> Window:
+def settle(
+    look: Look, z: np.ndarray, C: np.ndarray, prior: np.ndarray | None, drop: float
+) -> Window:
     """A window that misses nothing within the prior's reach, in a frame drawn anew if the first was far off.
 
-    prior (n, q, q) is lower, with prior · priorᵀ the covariance of the effects.
+    prior (n, q, q) is lower, with prior · priorᵀ the covariance of the effects; without it nobody looks
+    how far that reaches.
     """
     found = find_window(look, z, C, drop)
     inverse = np.linalg.inv(found.C)
     seen = np.linalg.eigvalsh(inverse @ found.cov @ inverse.swapaxes(2, 3))
-    if not ((seen < _OFF**2).all() and (seen > _OFF**-2).all()):
-        found = find_window(look, found.mean, np.linalg.cholesky(found.cov), drop)
-    return reach(look, found, prior, drop)
+    far = np.flatnonzero(((seen > _OFF**2) | (seen < _OFF**-2)).any((0, 2)))
+    if len(far):
+        again = find_window(
+            _among(look, far), found.mean[:, far], np.linalg.cholesky(found.cov[:, far]), drop
+        )
+        found = found.replacing(far, again)
+    return found if prior is None else reach(look, found, prior, drop)
 
 
 def reach(look: Look, found: Window, prior: np.ndarray, drop: float) -> Window:
@@ -144,13 +181,22 @@ def reach(look: Look, found: Window, prior: np.ndarray, drop: float) -> Window:
     side = _SIDE * np.sqrt(2 * drop)
     everywhere = np.broadcast_to(prior[:, None], found.C.shape)
     wide = np.full(found.z.shape, side)
-    f, Z = look(np.zeros_like(found.z), everywhere, -wide, wide)
+    f, Z = look(np.arange(found.z.shape[1]), np.zeros_like(found.z), everywhere, -wide, wide)
     matters = f.reshape(*f.shape[:2], -1) > found.top[..., None] - drop
     e = np.linalg.solve(found.C[:, :, None], (Z - found.z[:, :, None])[..., None])[..., 0]
     outside = (e < found.low[:, :, None]) | (e > found.high[:, :, None])
-    if not (matters & outside.any(-1)).any():
+    some = np.flatnonzero((matters & outside.any(-1)).any((0, 2)))
+    if not len(some):
         return found
     low = np.where(matters[..., None], e, np.inf).min(2)
     high = np.where(matters[..., None], e, -np.inf).max(2)
     low, high = np.minimum(low, found.low), np.maximum(high, found.high)
-    return find_window(look, found.z, found.C, drop, low, high)
+    again = find_window(
+        _among(look, some), found.z[:, some], found.C[:, some], drop, low[:, some], high[:, some]
+    )
+    return found.replacing(some, again)
+
+
+def _among(look: Look, groups: np.ndarray) -> Look:
+    """A look at some groups, which are numbered anew."""
+    return lambda some, *window: look(groups[some], *window)

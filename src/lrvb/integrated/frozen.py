@@ -3,14 +3,16 @@
 With many levels θ is known far better than any level's effects are, so that one grid for each group serves
 wherever the posterior is. Where fixed effects have the columns of random ones, X = RA, they only move
 the levels' prior: rows depend on w = z + Aβ alone, whatever θ is. Of all else (other columns, dispersions)
-a node's sum of rows is a polynomial near the center, of degree four along each axis and two in pairs. A
-point then costs an exponential for each node, and no visit to the rows.
+a node's sum of rows is a polynomial near the center, of degree four along each axis and two in pairs, or
+with all products of degree three where coordinates are few. A point then costs an exponential for each
+node, and no visit to the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import comb
 
 import numpy as np
 
@@ -25,6 +27,10 @@ _CELLS = 2**16  # nodes × points at a time: what fits a processor's cache
 _POINTS = 32  # of them
 _SAMPLE = 4096  # rows that are tried before all are
 MOST = 5e7  # numbers that are kept
+_WHOLE = 4  # coordinates up to which all products of degree three are among the polynomials
+
+#: (axis, power), … of a product of coordinates
+Monomial = tuple[tuple[int, int], ...]
 
 
 def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
@@ -44,14 +50,17 @@ def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
 
 def passes(others: int) -> int:
     """Visits to the rows that the polynomials of so many coordinates ask for."""
-    return 1 + 4 * others + others * (others - 1)
+    if others > _WHOLE:
+        return 1 + 4 * others + 2 * comb(others, 2)
+    return 1 + 4 * others + 4 * comb(others, 2) + 2 * comb(others, 3)
 
 
 class Frozen:
     """log p(y, θ) around a center: f = f₀ + Φc(θ) at every node, with features Φ that stay.
 
     spread (d,) are sds of θ, within a few of which the polynomials are needed; own (p,) tells which
-    coefficients are taken for those of the levels' columns: all that are, if it is not given.
+    coefficients are taken for those of the levels' columns: all that are, if it is not given. A `rough` one
+    has polynomials of degree two, which will do to find a center.
     """
 
     def __init__(
@@ -60,9 +69,10 @@ class Frozen:
         center: np.ndarray,
         spread: np.ndarray,
         own: np.ndarray | None = None,
+        rough: bool = False,
     ):
         self.inside, self.center, self.p = inside, center.copy(), inside.p
-        self.spread = spread
+        self.spread, self.rough = spread, rough
         q, k, p = inside.q, inside.k, inside.p
         found, A = shared(inside)
         own = found if own is None else own
@@ -82,7 +92,9 @@ class Frozen:
         z = self.nodes
         features = [z[..., i] for i in range(q)]
         features += [z[..., i] * z[..., j] for i, j in inside._pairs]
-        features += self._polynomials(f, ends)
+        polynomials = self._polynomials(f, ends)
+        self.monomials = list(polynomials)
+        features += polynomials.values()
         self.features = np.stack([part.reshape(-1) for part in features])  # (F, GK)
         self.base = (f - total[:, None]).reshape(-1)
 
@@ -129,8 +141,8 @@ class Frozen:
         grid, f = self.inside._heights(sums, self.precision[None], ends)
         return grid, np.ascontiguousarray(f[0].reshape(self.inside.G, -1))
 
-    def _polynomials(self, f: np.ndarray, ends: Ends) -> list[np.ndarray]:
-        """Coefficients (G, K) of t, t², t³, t⁴ of each axis, then of each product of two."""
+    def _polynomials(self, f: np.ndarray, ends: Ends) -> dict[Monomial, np.ndarray]:
+        """Coefficients (G, K) of products of t, the others in steps."""
 
         def at(*moves: tuple[int, float]) -> np.ndarray:
             theta = self.center.copy()
@@ -138,16 +150,37 @@ class Frozen:
                 theta[self.others[axis]] += t * self.step[axis]
             return self._heights(theta, ends)[1] - f
 
-        found, near = [], {}
-        for axis in range(len(self.others)):
-            up, down, high, low = (at((axis, t)) for t in (1.0, -1.0, 2.0, -2.0))
-            odd, far_odd, even, far_even = up - down, high - low, up + down, high + low
-            found += [(8 * odd - far_odd) / 12, (16 * even - far_even) / 24]
-            found += [(far_odd - 2 * odd) / 12, (far_even - 4 * even) / 24]
-            near[axis] = even
-        for i, j in combinations(range(len(self.others)), 2):
-            both = at((i, 1.0), (j, 1.0)) + at((i, -1.0), (j, -1.0))
-            found.append((both - near[i] - near[j]) / 2)
+        found: dict[Monomial, np.ndarray] = {}
+        axes, odd, even = range(len(self.others)), {}, {}
+        whole = len(axes) <= _WHOLE and not self.rough
+        for i in axes:
+            up, down = at((i, 1.0)), at((i, -1.0))
+            odd[i], even[i] = up - down, up + down
+            if self.rough:
+                found[((i, 1),)], found[((i, 2),)] = odd[i] / 2, even[i] / 2
+                continue
+            high, low = at((i, 2.0)), at((i, -2.0))
+            far_odd, far_even = high - low, high + low
+            found[((i, 1),)] = (8 * odd[i] - far_odd) / 12
+            found[((i, 2),)] = (16 * even[i] - far_even) / 24
+            found[((i, 3),)] = (far_odd - 2 * odd[i]) / 12
+            found[((i, 4),)] = (far_even - 4 * even[i]) / 24
+        for i, j in combinations(axes, 2):
+            up, down = at((i, 1.0), (j, 1.0)), at((i, -1.0), (j, -1.0))
+            if not whole:
+                found[(i, 1), (j, 1)] = (up + down - even[i] - even[j]) / 2
+                continue
+            right, left = at((i, 1.0), (j, -1.0)), at((i, -1.0), (j, 1.0))
+            found[(i, 1), (j, 1)] = (up + down - right - left) / 4
+            found[(i, 2), (j, 1)] = (up - down - right + left) / 4 - odd[j] / 2
+            found[(i, 1), (j, 2)] = (up - down + right - left) / 4 - odd[i] / 2
+            found[(i, 2), (j, 2)] = (up + down + right + left) / 4 - (even[i] + even[j]) / 2
+        for some in combinations(axes, 3) if whole else ():
+            rest = (at(*((i, 1.0) for i in some)) - at(*((i, -1.0) for i in some))) / 2
+            rest -= sum(odd[i] for i in some) / 2
+            for i, j in combinations(some, 2):
+                rest -= found[(i, 2), (j, 1)] + found[(i, 1), (j, 2)]
+            found[tuple((i, 1) for i in some)] = rest
         return found
 
     def _coefficients(self, theta: np.ndarray) -> np.ndarray:
@@ -158,8 +191,8 @@ class Frozen:
             once = 0.5 if i == j else 1.0
             columns.append(-once * (precision[:, i, j] - self.precision[i, j]))
         t = (theta - self.center)[:, self.others] / self.step
-        columns += [t[:, axis] ** power for axis in range(t.shape[1]) for power in (1, 2, 3, 4)]
-        columns += [t[:, i] * t[:, j] for i, j in combinations(range(t.shape[1]), 2)]
+        for monomial in self.monomials:
+            columns.append(np.prod([t[:, axis] ** power for axis, power in monomial], axis=0))
         return np.stack(columns, axis=1)
 
     def _moved(self, theta: np.ndarray) -> np.ndarray:

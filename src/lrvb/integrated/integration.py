@@ -8,11 +8,11 @@ import numpy as np
 
 from .coordinates import Bend, Kind
 from .crossed import Crossed
-from .effort import LONG, affordable, enough, fewer, is_long
+from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .gaussian import Gaussian
 from .held import Held, can_hold
-from .importance import Budget, Weighted, integrate, resampled
+from .importance import Budget, integrate, resampled
 from .inside import Evaluable, Evaluated, Inside
 from .integral import Integral
 from .laplace import Marginal
@@ -23,11 +23,10 @@ from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
+from .wanting import in_sds, uncertain
 
 Progress = Callable[[int, int], None]
 
-MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-WANTED = 0.03  # of an sd, above which more draws are taken
 NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
@@ -35,21 +34,6 @@ _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
 _WORST = 4  # of the draws where sums were checked, that new nodes must suit
-
-
-def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
-    """Whether weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large."""
-
-    def wanting(found: Weighted) -> bool:
-        if not found.k_hat < 0.7:
-            return True
-        v = values(found.x)
-        sd = np.maximum(found.sd(v), 1e-300)
-        return bool(
-            (found.mean_error(v) > MEAN_ERROR * sd).any() or (found.sd_error(v) > WANTED * sd).any()
-        )
-
-    return wanting
 
 
 def integrate_density(
@@ -70,7 +54,7 @@ def integrate_density(
     mode = steadied(target, climb(target, bend.bend(first.x)))
     proposal = probed(target, mode.x, mode.axes())
     log = np.array(kinds) == "log"
-    wanting = uncertain(lambda x: _in_sds(bend.natural(x), log))
+    wanting = uncertain(lambda x: in_sds(bend.natural(x), log))
     weighted = integrate(
         target,
         proposal,
@@ -169,7 +153,7 @@ def integrate_path(
             wanted,
             seed,
             progress,
-            uncertain(lambda x: _in_sds(path.natural(x), log)),
+            uncertain(lambda x: in_sds(path.natural(x), log)),
             lambda x, w: fit_again(x, w, p),
         )
         natural = path.natural(weighted.x)
@@ -201,7 +185,8 @@ def integrate_scattered(
 
 def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory."""
-    return is_long(budget, inside.cost * inside.work) and can_freeze(Together(inside))
+    bound = FROZEN if inside.fewest >= FEW_LEVELS else EASY
+    return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))
 
 
 def _is_held(budget: Budget, inside: Inside) -> bool:
@@ -268,14 +253,7 @@ def _learnt(
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
     error = float(np.hypot(found.off, checked.max()))
     _, first, second = found.exact
-    return Integral(natural, found.weighted, error, inside, first, second, path.natural(found.x))
-
-
-def _in_sds(theta: np.ndarray, log: np.ndarray) -> np.ndarray:
-    """θ with sds instead of their logarithms."""
-    values = theta.copy()
-    values[:, log] = np.exp(np.minimum(theta[:, log], 500.0))
-    return values
+    return Integral(natural, found.weighted, error, inside, first, second, natural[found.at])
 
 
 def _longest(kinds: list[Kind]) -> np.ndarray:

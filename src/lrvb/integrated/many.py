@@ -1,8 +1,7 @@
 """One factor of many levels: θ from sums of rows that are visited a few dozen times.
 
 Some of the levels find the mode and the nodes. Around it the sums of all are frozen, which gives the
-mode itself and a cubic of the log density; what that is off by is then measured at draws of the
-posterior, with the rows.
+mode itself and draws of the posterior; what their log density is off by is then measured with the rows.
 """
 
 from __future__ import annotations
@@ -14,23 +13,25 @@ from typing import Protocol
 import numpy as np
 
 from .coordinates import Kind
-from .effort import LONG
+from .effort import EASY, FEW_LEVELS, LONG
 from .factor import Factor
 from .factor_density import pairs_of
 from .factor_nodes import TOLERANCE
+from .fixed import Fixed
 from .frozen import MOST, passes, shared
 from .frozen import Frozen as FrozenFactor
-from .importance import Budget, resampled
-from .inside import Evaluable, Evaluated, Inside
+from .frozen_draws import EXACT, POINTS, Drawn, draw, draw_cubic
+from .importance import resampled
+from .inside import Evaluable, Inside
 from .integral import Integral, regression_on
 from .mode import Mode, NoMode, climb, steadied
 from .path import Path
-from .proposals import fit_blocks, probed
-from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
+from .surrogate import CHECKED, NotSmooth, points_needed
 
-FIRST = 20_000  # rows, of at least 500 levels, that find a first mode
-_LEVELS = 500
-_EXACT = 12  # draws at which the cubic is measured with all rows
+_ROWS = 300  # the first mode is that of the geometric mean of so many rows and all of them,
+_LEVELS = 50  # in at least so many levels,
+_NODES = 11  # with so many nodes,
+_NEAR = 0.1  # to so many of its sds
 _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
 
@@ -73,8 +74,8 @@ class Many(Protocol):
     def suffice(self, theta: np.ndarray, least: int) -> float:
         """Nodes, as many as the sums of all groups need at a point; what they are off by there."""
 
-    def freeze(self, center: np.ndarray, spread: np.ndarray) -> Frozen:
-        """The sums near a point."""
+    def freeze(self, center: np.ndarray, spread: np.ndarray, rough: bool = False) -> Frozen:
+        """The sums near a point; rough ones will do to find a center."""
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points."""
@@ -127,9 +128,9 @@ class Together:
         self.inside.choose_nodes(theta[None], move=False, least=least)
         return self.inside._known
 
-    def freeze(self, center: np.ndarray, spread: np.ndarray) -> Frozen:
+    def freeze(self, center: np.ndarray, spread: np.ndarray, rough: bool = False) -> Frozen:
         """The sums near a point."""
-        return FrozenFactor(self.inside, center, spread)
+        return FrozenFactor(self.inside, center, spread, rough=rough)
 
 
 def can_freeze(many: Many) -> bool:
@@ -137,7 +138,7 @@ def can_freeze(many: Many) -> bool:
     d, visits = len(many.kinds), passes(_others(many))
     nodes = many.sizes[2] * float(many.nodes**many.q)
     points = points_needed(d) + 4 * CHECKED + 10 * d + _STENCIL * 2 * d**2
-    work = many.effort * (2 * visits + _EXACT) + nodes * points
+    work = many.effort * (2 * visits + EXACT) + nodes * points
     return nodes * (visits + 2 * many.q) < MOST and work < 5 * LONG
 
 
@@ -159,60 +160,64 @@ def integrate_many(
     longest (d,) bounds Newton's steps; `inside` is what is asked of the levels afterwards.
     """
     rows, levels, _ = many.sizes
-    every = max(1, int(min(rows / FIRST, levels / _LEVELS)))
+    every = max(1, int(min(np.sqrt(rows / _ROWS), levels / _LEVELS)))
     some = many.some(every)
     share = float(some.groups.counts.sum() / levels)
-    first = climb(some.log_density, start, some.derivatives, longest)
+    some.be_quick(_NODES)
+    first = climb(some.log_density, _nearer(some, start, longest), some.derivatives, longest, _NEAR)
     spread = sds(first)
     around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, many.kinds)])
+    some.hurried = False
     some.choose_nodes(around, share * TOLERANCE, move=False)
     some._known = share * many.suffice(first.x, some.nodes)
     some.nodes = many.nodes
-    frozen = many.freeze(first.x, spread)
+    frozen = many.freeze(first.x, spread, rough=True)
     mode = _top(frozen, first.x, longest)
     if len(frozen.others):
         frozen = many.freeze(mode.x, sds(mode))
         mode = _top(frozen, mode.x, longest)
     path = Path(frozen, mode, straight=True)
-    proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
-
-    def evaluate(x: np.ndarray) -> Evaluated:
-        nothing = np.empty((len(x), 0))
-        return Evaluated(path.log_density(x), nothing, nothing)
-
     try:
-        found = learn(
-            evaluate,
-            proposal,
-            len(longest),
-            lambda x, w: fit_blocks(x, w, many.p),
-            Budget(final=4096),
-            seed,
-            progress,
-        )
+        drawn = _drawn(path, many, seed, progress)
     except NotSmooth as failed:
         failed.evidence["mode"] = mode.x
         raise
-    weighted = found.weighted
-    theta = path.natural(weighted.x)
-    at = resampled(weighted.weights, _EXACT, seed + 1)
-    exact = many.log_density(theta[at]) + path.log_volume(weighted.x[at, many.p :])
-    off = float(np.sqrt(np.mean((exact - weighted.log_p[at]) ** 2)))
-    if not off < OFF:
-        raise NotSmooth(
-            f"A cubic of the log density is off by {off:.2g} over the posterior, more than the {OFF} "
-            "that would do.",
-            off=off,
-            mode=mode.x,
-        )
-    nodes = some.error(theta[at[:_DOUBLED]]).max() / share
-    sample = path.natural(found.x)
+    weighted, theta = drawn.weighted, drawn.theta
+    nodes = some.error(theta[resampled(weighted.weights, _DOUBLED, seed + 1)]).max() / share
+    sample = theta[drawn.some]
     _, m1, m2 = frozen.evaluate(sample)
     away, line = regression_on(weighted, theta, sample)
     cov = away.T @ (weighted.weights[:, None] * away)
     m2 = centred(m1.reshape(len(sample), -1, many.q), m2, line, cov)
-    error = float(np.hypot(off, nodes))
+    error = float(np.hypot(drawn.off, nodes))
     return Integral(theta, weighted, error, inside, m1, m2, sample, near=frozen)
+
+
+def _drawn(path: Path, many: Many, seed: int, progress: Callable[[int, int], None] | None) -> Drawn:
+    """From a cubic; or from the frozen density, where no cubic follows that and there is time.
+
+    Of few levels' sd the posterior is wider than any nodes that stay.
+    """
+    _, levels, groups = many.sizes
+    try:
+        return draw_cubic(path, many.log_density, seed, progress)
+    except NotSmooth:
+        if levels < FEW_LEVELS or groups * float(many.nodes**many.q) * POINTS > EASY:
+            raise
+        return draw(path, many.log_density, seed, progress)
+
+
+def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
+    """β and dispersions as they would be without any effects of levels; the start, where there is no mode."""
+    own = np.r_[: some.p, some.p + some.k : len(start)]
+    fixed = Fixed(some.rows.weighted(some.groups.counts[some.groups.of]))
+    try:
+        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _NEAR).x
+    except NoMode:
+        return start
+    result = start.copy()
+    result[own] = found
+    return result
 
 
 def centred(first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray) -> np.ndarray:

@@ -83,6 +83,24 @@ class SplitT:
 
 
 @dataclass(frozen=True, eq=False)
+class Gaussian:
+    """x = center + axes·e, where e is standard normal: center (d,), axes (d, d)."""
+
+    center: np.ndarray
+    axes: np.ndarray
+
+    def draw(self, n: int, seed: int) -> np.ndarray:
+        """n points from a Sobol net."""
+        return self.center + ndtri(sobol(n, len(self.center), seed)) @ self.axes.T
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Normalised log density at points (n, d), (n,)."""
+        e = np.linalg.solve(self.axes, (x - self.center).T)
+        constant = np.linalg.slogdet(self.axes)[1] + len(e) / 2 * np.log(2 * np.pi)
+        return -0.5 * (e**2).sum(axis=0) - constant
+
+
+@dataclass(frozen=True, eq=False)
 class Mixture:
     """Σ_k weights_k parts_k; draws are shared out in proportion, without chance."""
 

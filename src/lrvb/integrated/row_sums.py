@@ -48,6 +48,7 @@ class Directly:
         self.rows, self.groups, self.R, self.theta, self.k = rows, groups, R, theta, k
         self.eta = rows.predictor(theta[:, : rows.p])
         self.phi = rows.phi(theta[:, rows.p + k :])
+        self.ones = bool(np.all(R == 1))
 
     def take(self, points: np.ndarray) -> Directly:
         """At some of the points."""
@@ -56,7 +57,10 @@ class Directly:
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
         tall = tuple(column[:, None] for column in self.rows.columns)
-        eta = self.eta[:, :, None] + self.R * Z[:, self.groups.of]
+        eta = np.take(Z, self.groups.of, axis=1)
+        if not self.ones:
+            eta *= self.R
+        eta += self.eta[:, :, None]
         return self.groups.sum(self.rows.likelihood.log_p(tall, eta, lifted(self.phi, 2)))
 
     def plane(self, plane: Plane) -> np.ndarray:

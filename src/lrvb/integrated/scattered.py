@@ -115,9 +115,11 @@ class Scattered:
         self.parts = learnt.prepared(partial(_with_nodes, self.nodes))
         return self.known
 
-    def freeze(self, center: np.ndarray, spread: np.ndarray) -> ScatteredFrozen:
+    def freeze(
+        self, center: np.ndarray, spread: np.ndarray, rough: bool = False
+    ) -> ScatteredFrozen:
         """The sums near a point."""
-        return ScatteredFrozen(self, center, spread)
+        return ScatteredFrozen(self, center, spread, rough)
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""
@@ -181,12 +183,12 @@ class Scattered:
 class ScatteredFrozen:
     """Sums that stay near a center, each part's where it is. See: Frozen."""
 
-    def __init__(self, many: Scattered, center: np.ndarray, spread: np.ndarray):
+    def __init__(self, many: Scattered, center: np.ndarray, spread: np.ndarray, rough: bool):
         self.many, self.p, self.spread = many, many.p, spread
         self.others = np.r_[
             np.flatnonzero(~many.own), np.arange(many.p + many.k, len(center))
         ].astype(int)
-        self.parts = many.parts.prepared(partial(_freeze, center, spread, many.own))
+        self.parts = many.parts.prepared(partial(_freeze, center, spread, many.own, rough))
 
     @property
     def kinds(self) -> list[Kind]:
@@ -257,9 +259,9 @@ def _with_nodes(nodes: int, part: Factor | None) -> Any:
 
 
 def _freeze(
-    center: np.ndarray, spread: np.ndarray, own: np.ndarray, part: Factor | None
+    center: np.ndarray, spread: np.ndarray, own: np.ndarray, rough: bool, part: Factor | None
 ) -> Frozen | None:
-    return None if part is None else Frozen(part, center, spread, own)
+    return None if part is None else Frozen(part, center, spread, own, rough)
 
 
 def _sample(

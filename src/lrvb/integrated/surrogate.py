@@ -35,11 +35,11 @@ class NotSmooth(LrvbError):
 
 
 class Learnt(NamedTuple):
-    """Weighted draws of the cubic, what it is off by, and the points x (m, d) with exact values."""
+    """Weighted draws of the cubic, what it is off by, and those (m,) that have exact values."""
 
     weighted: Weighted
     off: float
-    x: np.ndarray
+    at: np.ndarray
     exact: Evaluated
 
 
@@ -92,8 +92,16 @@ class Cubic:
         return np.linalg.solve(self.root, (x - self.mean).T).T
 
     def _features(self, e: np.ndarray) -> np.ndarray:
-        columns = [np.prod(e[:, list(c)], axis=1) for c in self.monomials]
-        return np.stack(columns, axis=1)
+        """The monomials at n points, (n, …): each is one of a lower degree times a coordinate."""
+        found = np.empty((len(self.monomials), len(e)))
+        place = {monomial: row for row, monomial in enumerate(self.monomials)}
+        axes = np.ascontiguousarray(e.T)
+        for monomial, row in place.items():
+            if monomial:
+                np.multiply(found[place[monomial[:-1]]], axes[monomial[-1]], out=found[row])
+            else:
+                found[row] = 1.0
+        return found.T
 
 
 def points_needed(d: int) -> int:
@@ -132,7 +140,7 @@ def learn(
         off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
         if off < OFF and weighted.k_hat < K_HAT:
             last = Evaluated(*(part[-CHECKED:] for part in found))
-            return Learnt(weighted, off, x[-CHECKED:], last)
+            return Learnt(weighted, off, at, last)
     raise NotSmooth(
         f"A cubic through {len(x)} points of the log density is off by {off:.2g} over the posterior, more "
         f"than the {OFF} that would do.",

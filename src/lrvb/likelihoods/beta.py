@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincinv, expit, gammaln, logit, psi
+from scipy.special import betainc, betaincinv, expit, gammaln, logit
 
 from ..numerics.functions import NUMPY
-from ..numerics.gamma import trigamma_above_one
+from ..numerics.gamma import digamma_above_one, log_gamma_above_one
 from .base import Likelihood, Refuse, require_varying
 from .dispersion import Dispersion, Positive
 from .gamma import precision_prior
@@ -47,11 +47,10 @@ class Beta(Likelihood):
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """log φ²Γ(φ)/(Γ(a + 1)Γ(b + 1)) + log μ(1 − μ) + a logit y + φ log(1 − y)."""
         phi = np.asarray(given["phi"], dtype=np.float64)
-        small = np.exp(-np.abs(eta))
-        log_both = -np.abs(eta) - 2 * np.log1p(small)
-        a = phi * (np.where(eta >= 0, 1.0, small) / (1 + small))
-        value = a * logit(y) - gammaln(a + 1.0) - gammaln(phi - a + 1.0) + log_both
-        return value + (gammaln(phi) + 2 * np.log(phi)) + phi * np.log1p(-y)
+        up, log_both = _shares(eta)
+        a = phi * up
+        value = a * logit(y) - log_gamma_above_one(a + 1.0) - log_gamma_above_one(phi - a + 1.0)
+        return value + log_both + (gammaln(phi) + 2 * np.log(phi) + phi * np.log1p(-y))
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """φd·r and (φd)²(ψ′(a) + ψ′(b)) − φd(1 − 2μ)r; d = μ(1 − μ), r = logit y − ψ(a) + ψ(b).
@@ -59,11 +58,12 @@ class Beta(Likelihood):
         With ψ(a) = ψ(a + 1) − 1/a, so that φd/a = 1 − μ needs no division.
         """
         phi = np.asarray(given["phi"], dtype=np.float64)
-        up, down = expit(eta), expit(-eta)
-        a, b, d = phi * up, phi * down, phi * up * down
-        score = d * (logit(y) - psi(a + 1.0) + psi(b + 1.0)) + (down - up)
-        bend = d**2 * (trigamma_above_one(a + 1.0) + trigamma_above_one(b + 1.0))
-        bend = bend + (down**2 + up**2)
+        up, log_both = _shares(eta)
+        down = 1.0 - up
+        d = phi * np.exp(log_both)
+        a, b = (digamma_above_one(phi * part + 1.0) for part in (up, down))
+        score = d * (logit(y) - a[0] + b[0]) + (down - up)
+        bend = d**2 * (a[1] + b[1]) + (down**2 + up**2)
         return score, bend + (up - down) * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
@@ -102,6 +102,14 @@ class Beta(Likelihood):
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """The logit of the share, with its weight."""
         return logit(y), given["phi"] * y * (1 - y)
+
+
+def _shares(eta: Any) -> tuple[np.ndarray, np.ndarray]:
+    """μ = σ(η) and log μ(1 − μ)."""
+    away = np.abs(eta)
+    small = np.exp(-away)
+    larger = 1 / (1 + small)
+    return np.where(np.asarray(eta) >= 0, larger, small * larger), 2 * np.log(larger) - away
 
 
 BETA = Beta()

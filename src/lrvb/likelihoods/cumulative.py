@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from ..errors import InvalidData, InvalidModel
-from ..numerics.functions import NUMPY
+from ..numerics.functions import NUMPY, softplus
 from ..numerics.hermite import hermite
 from ..prior import Normal
 from .base import Likelihood, Refuse
@@ -19,6 +19,7 @@ from .links import LOGIT, Identity
 
 NAME = "threshold"
 _FAR = 1e8  # a threshold beyond which nothing is
+_LARGEST = 600.0  # logarithm of what is a number
 
 
 def threshold_prior(scale: float) -> Normal:
@@ -65,12 +66,26 @@ class Cumulative(Likelihood):
         low, high = _between(y, given)
         with np.errstate(divide="ignore"):
             gap = np.log(-np.expm1(low - high))
-        return gap - _softplus(eta - high) - _softplus(low - eta)
+        if not _moderate(eta, given):
+            return gap - softplus(eta - high) - softplus(low - eta)
+        # (1 + exp(η − a))(1 + exp(b − η)), from one exponential
+        e = np.exp(eta)
+        product = np.exp(low) / e
+        e *= np.exp(-high)
+        product += e
+        product += 1.0 + np.exp(low - high)
+        return gap - np.log(product, out=product)
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """σ(b − η) − σ(η − a), and σ(b − η)σ(η − b) + σ(η − a)σ(a − η)."""
         low, high = _between(y, given)
-        up, down = expit(low - eta), expit(eta - high)
+        if _moderate(eta, given):
+            e, b = np.exp(eta), np.exp(low)
+            up = b / (e + b)
+            e *= np.exp(-high)
+            down = e / (1.0 + e)
+        else:
+            up, down = expit(low - eta), expit(eta - high)
         return up - down, up * (1 - up) + down * (1 - down)
 
     def probabilities(self, eta: np.ndarray, v: np.ndarray, given: Given) -> np.ndarray:
@@ -222,8 +237,10 @@ def _between(y: Any, given: Given) -> tuple[Any, Any]:
     return low, high
 
 
-def _softplus(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+def _moderate(eta: np.ndarray, given: Given) -> bool:
+    """Whether exponentials of η and of thresholds, and their products, are numbers."""
+    most = max(eta.max(initial=0.0), -eta.min(initial=0.0))
+    return bool(most + max(float(np.abs(t).max()) for t in _thresholds(given)) < _LARGEST)
 
 
 CUMULATIVE = Cumulative()

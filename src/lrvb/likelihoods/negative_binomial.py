@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, gammaln
 
-from ..numerics.functions import NUMPY
+from ..numerics.functions import NUMPY, softplus
 from ..prior import HalfStudentT
 from .base import Likelihood, Refuse, require_counts
 from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON
-
-_LARGEST = 600.0  # log of μ/s up to which it is a number
 
 
 def shape_prior(scale: float) -> HalfStudentT:
@@ -41,6 +39,8 @@ class NegativeBinomial(Likelihood):
     def log_zero(self, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """log P(0) = −s log(1 + μ/s)."""
         shape = given["shape"]
+        if xp is NUMPY:
+            return -shape * softplus(np.asarray(eta - np.log(shape)))
         return -shape * xp.logaddexp(0.0 * eta, eta - xp.log(shape))
 
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
@@ -49,20 +49,38 @@ class NegativeBinomial(Likelihood):
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """log Γ(y + s)/Γ(s) − y log s + yη − (y + s) log(1 + μ/s)."""
+        return self.kernel_and_zero(y, eta, given)[0]
+
+    def kernel_and_zero(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """The kernel and `log_zero`, which share a logarithm."""
         shape = np.asarray(given["shape"], dtype=np.float64)
         log_shape = np.log(shape)
         rising = gammaln(y + shape) - gammaln(shape) - y * log_shape
-        odds = np.exp(np.minimum(eta - log_shape, _LARGEST))
-        beyond = np.maximum(eta - log_shape - _LARGEST, 0.0)
-        return rising + y * eta - (y + shape) * (np.log(1 + odds) + beyond)
+        more = softplus(eta - log_shape)
+        return rising + y * eta - (y + shape) * more, -shape * more
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""
         shape = given["shape"]
-        odds = eta - np.log(shape)
+        share, left, _ = self._shares(eta, given)
+        return y - (y + shape) * share, (y + shape) * (share * left)
+
+    def zero_derivatives(self, eta: Any, given: Given = NOTHING) -> tuple[Any, Any, Any]:
+        """`log_zero` a, a′ = −sπ and −a″ = sπ(1 − π)."""
+        shape = given["shape"]
+        share, left, log_left = self._shares(eta, given)
+        first = -shape * share
+        return shape * log_left, first, -first * left
+
+    def _shares(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
+        """π = μ/(μ + s), 1 − π and log(1 − π)."""
+        odds = np.asarray(eta - np.log(given["shape"]))
         small = np.exp(-np.abs(odds))
-        share = np.where(odds >= 0, 1.0, small) / (1 + small)
-        return y - (y + shape) * share, (y + shape) * (small / (1 + small) ** 2)
+        larger = 1 / (1 + small)
+        smaller = small * larger
+        above = odds >= 0
+        log_left = np.log(larger) - np.maximum(odds, 0.0)
+        return np.where(above, larger, smaller), np.where(above, smaller, larger), log_left
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """μ + μ²/shape."""

@@ -42,6 +42,16 @@ class Poisson(Likelihood):
         rate = np.exp(eta)
         return y - rate, rate
 
+    def kernel_and_zero(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
+        """The kernel and `log_zero`, which share an exponential."""
+        zero = -np.exp(eta)
+        return y * eta + zero, zero
+
+    def zero_derivatives(self, eta: Any, given: Given = NOTHING) -> tuple[Any, Any, Any]:
+        """`log_zero` a, a′ and −a″."""
+        rate = np.exp(eta)
+        return -rate, -rate, rate
+
     def expected_log_p(self, y: Any, mean: Any, v: Any, xp: Any = NUMPY) -> Any:
         """E log p = yη̄ − exp(η̄ + v/2) − log y! for η ~ N(η̄, v)."""
         return y * mean - xp.exp(mean + v / 2) - xp.gammaln(y + 1.0)

@@ -134,9 +134,9 @@ class _ZeroInflated(_Zeros):
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Of a zero: w a′ and −w a″ − w(1 − w)a′², w = (1 − zi)e^a/(zi + (1 − zi)e^a)."""
         zi = given["zi"]
+        score, information = self.base.derivatives(y, eta, given)
         counted = (1 - zi) * np.exp(self.base.log_zero(eta, given))
         w = np.where(y == 0, counted / (zi + counted), 1.0)
-        score, information = self.base.derivatives(y, eta, given)
         return w * score, w * information - w * (1 - w) * score**2
 
     def scale(self, given: Given) -> Any:
@@ -203,11 +203,15 @@ class _Hurdle(_Zeros):
                 return np.log(h)
 
         def counted(y: Any, eta: Any, given: Given) -> Any:
-            within = np.maximum(eta, _LOW)
-            a = self.base.log_zero(within, given)
+            if eta.min(initial=0.0) < _LOW:
+                within = np.maximum(eta, _LOW)
+                return counted(y, within, given) + (y - 1) * (eta - within)
+            kernel, a = self.base.kernel_and_zero(y, eta, given)
             # log(1 − e^a), whose digits are lost only where a is tiny and so is its part
-            positive = np.where(a > _TINY, np.log(-a), np.log(1 - np.exp(np.minimum(a, _TINY))))
-            return np.log1p(-h) + self.base.kernel(y, eta, given) - positive - (eta - within)
+            positive = np.log(1 - np.exp(np.minimum(a, _TINY)))
+            if a.max(initial=-np.inf) > _TINY:
+                positive = np.where(a > _TINY, np.log(-a), positive)
+            return kernel - positive + np.log1p(-h)
 
         return by_zero(y, eta, given, zero, counted)
 
@@ -226,8 +230,7 @@ class _Hurdle(_Zeros):
 
     def _of_zero(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
         """r = P(0)/(1 − P(0)), a′ and −a″."""
-        a = self.base.log_zero(np.maximum(eta, _LOW), given)
-        first, second = self.base.derivatives(0.0, eta, given)
+        a, first, second = self.base.zero_derivatives(np.maximum(eta, _LOW), given)
         return 1 / np.expm1(-a), first, second
 
     def scale(self, given: Given) -> Any:

@@ -4,22 +4,57 @@ from __future__ import annotations
 
 import numpy as np
 
-_SHIFT = 6  # from x + 6 ≥ 7 on the series below is good to 2e-13
+_SHIFT = 6  # from x + 6 ≥ 7 on the series below are good to 2e-13, of log Γ to 2e-12
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
+_LARGE = 1e8  # beyond which products of six would lose digits, and a series needs no help
 
 
-def trigamma_above_one(x: np.ndarray) -> np.ndarray:
-    """ψ′(x) for x ≥ 1, by recurrence to x + 6 and the asymptotic series there.
-
-    Many times quicker than Hurwitz's zeta function.
-    """
-    total = np.zeros_like(x)
-    for j in range(_SHIFT):
-        total += 1 / np.square(x + j)
-    inverse = 1 / (x + _SHIFT)
+def log_gamma_above_one(x: np.ndarray) -> np.ndarray:
+    """log Γ(x) for x ≥ 1, by recurrence to x + 6 and Stirling's series there: twice as quick as SciPy's."""
+    within = np.minimum(x, _LARGE)
+    pair = within * (within + 5.0)  # x(x + 1) … (x + 5) = u(u + 4)(u + 6) with u = x(x + 5)
+    shifted = x + _SHIFT * (x < _LARGE)
+    inverse = 1 / shifted
     square = inverse * inverse
-    series = np.zeros_like(x)
-    for c in reversed(_BERNOULLI):
-        series *= square
-        series += c
-    return total + inverse + square / 2 + series * square * inverse
+    # Σ B_2j / (2j(2j − 1) y^(2j − 1))
+    coefficients = [b / ((2 * j + 2) * (2 * j + 1)) for j, b in enumerate(_BERNOULLI[:5])]
+    value = _series(square, coefficients)
+    value *= inverse
+    value += 0.5 * np.log(2 * np.pi)
+    value -= shifted
+    value += (shifted - 0.5) * np.log(shifted)
+    beyond = np.log(pair * (pair + 4.0) * (pair + 6.0))
+    if x.max(initial=0.0) >= _LARGE:
+        beyond = np.where(x < _LARGE, beyond, 0.0)
+    value -= beyond
+    return value
+
+
+def digamma_above_one(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ψ(x) and ψ′(x) for x ≥ 1, by recurrence to x + 6 and the asymptotic series there.
+
+    Many times quicker than SciPy's ψ and Hurwitz's zeta function.
+    """
+    first, second = np.zeros_like(x), np.zeros_like(x)
+    for j in range(_SHIFT):
+        part = 1 / (x + j)
+        first -= part
+        part *= part
+        second += part
+    shifted = x + _SHIFT
+    inverse = 1 / shifted
+    square = inverse * inverse
+    first += np.log(shifted) - inverse / 2
+    first -= square * _series(square, [b / (2 * j + 2) for j, b in enumerate(_BERNOULLI)])
+    second += inverse + square / 2
+    second += _series(square, list(_BERNOULLI)) * (square * inverse)
+    return first, second
+
+
+def _series(x: np.ndarray, coefficients: list[float]) -> np.ndarray:
+    """Σ c_j x^j by Horner's rule."""
+    total = np.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total *= x
+        total += c
+    return total

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-_FEWEST = 5  # tail weights below which no index can be fitted
+EQUAL = 1e-6  # of log weights: those that differ by less are equal, whatever is averaged
+FEWEST = 5  # tail weights below which no index can be fitted
 _ENTRIES = 2**19  # of the grid that a tail is fitted on, at a time
 
 
@@ -27,7 +28,7 @@ def smooth_columns(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     log_w = log_weights - log_weights.max(axis=0)
     n = len(log_w)
-    flat = np.ptp(log_w, axis=0) < 1e-10
+    flat = np.ptp(log_w, axis=0) < EQUAL
     k = np.where(flat, -np.inf, np.inf)
     first = max(n - int(np.ceil(min(n / 5, 3 * np.sqrt(n)))) - 1, 0)
     order = np.argpartition(log_w, first, axis=0)[first:]
@@ -35,7 +36,7 @@ def smooth_columns(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     top = np.take_along_axis(log_w, order, 0)
     threshold = np.maximum(top[0], np.log(np.finfo(float).tiny))
     lengths = np.where(flat, 0, (top > threshold).sum(axis=0))
-    for length in np.unique(lengths[lengths >= _FEWEST]):
+    for length in np.unique(lengths[lengths >= FEWEST]):
         alike = np.flatnonzero(lengths == length)
         quantile = (np.arange(0.5, length) / length)[:, None]
         step = max(1, _ENTRIES // (length * _grid(length)))

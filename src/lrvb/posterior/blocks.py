@@ -187,12 +187,17 @@ class FamilyBlock:
         one = partial(self.family.at_scores, own_mean=own_mean)
         return self._stacked(map(one, self._copies(), *copies))
 
-    def statistics(self, u: np.ndarray) -> np.ndarray:
-        """T (n, size) of the values at coordinates u (n, k), copy by copy."""
+    def contrasts(self, k: int) -> np.ndarray:
+        """Linear functions (j, k) of the k coordinates of all copies, none of them redundant."""
+        one = self.family.contrasts()
+        return np.eye(k) if one is None else np.kron(np.eye(self.family.copies), one)
+
+    def statistics(self, v: np.ndarray) -> np.ndarray:
+        """T (n, size) of the values at contrasts v (n, j), copy by copy."""
         require_methods(self.family, ("unconstrained", "constrain", "statistics"), "certificates")
         parts = []
-        for eta, own in zip(self._copies(), self._split(u), strict=True):
-            x = np.asarray(self.family.constrain(eta, own))
+        for eta, own in zip(self._copies(), self._split(v), strict=True):
+            x = np.asarray(self.family.constrain(eta, self.family.lift(own)))
             parts.append(np.asarray(self.family.flatten(self.family.statistics(x))))
         return np.concatenate(parts, axis=1)
 
@@ -204,12 +209,13 @@ class FamilyBlock:
         T = np.asarray(self.family.flatten(self.family.statistics(x)))
         return T.reshape(n, self.size)
 
-    def log_measure(self, u: np.ndarray) -> np.ndarray:
-        """log h(θ) + log |∂θ/∂u| at coordinates u (n, k), (n,), summed over the copies."""
-        total = np.zeros(len(u))
-        for eta, own in zip(self._copies(), self._split(u), strict=True):
-            x = np.asarray(self.family.constrain(eta, own))
-            total += self.family.log_jacobian(eta, own) + self.family.log_base_measure(x)
+    def log_measure(self, v: np.ndarray) -> np.ndarray:
+        """log h(θ) + log |∂θ/∂v| at contrasts v (n, j), (n,), summed over the copies."""
+        total = np.zeros(len(v))
+        for eta, own in zip(self._copies(), self._split(v), strict=True):
+            u = self.family.lift(own)
+            x = np.asarray(self.family.constrain(eta, u))
+            total += self.family.log_jacobian(eta, u) + self.family.log_base_measure(x)
         return total
 
     def values(self, flat: np.ndarray) -> np.ndarray:
@@ -219,8 +225,8 @@ class FamilyBlock:
             self.family.from_statistics(self.family.unflatten(copy)) for copy in copies
         )
 
-    def _split(self, u: np.ndarray) -> list[np.ndarray]:
-        return np.split(u, self.family.copies, axis=1)
+    def _split(self, v: np.ndarray) -> list[np.ndarray]:
+        return np.split(v, self.family.copies, axis=1)
 
     def _stacked(self, copies: Iterable[Any]) -> np.ndarray:
         """Values (n, *shape) of every copy as one array (n, *batch, *shape)."""

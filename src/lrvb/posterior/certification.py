@@ -22,14 +22,13 @@ from .certificate import Certificate, require_whole
 from .estimate import Estimate
 from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
-from .sampling import Sampling
+from .sampling import MOST, Sampling
 from .starts import STARTS, look_around
 from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
 from .verdicts import K_HAT, MODE
 
-MOST = 50  # coordinates up to which HMC is tried
 START = 60  # passes that a fit from a far start is counted as
 ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
 DRAWS = 1024
@@ -114,9 +113,13 @@ class Certifier:
 
         if few and not kept[0].weighted.k_hat < K_HAT:
             add(sampling.second_order(self.response))
-        if unsettled() and (thorough or few):
-            add(sampling.adapted())
-        if unsettled() and thorough and few:
+        rough = kept[0].certificate.rough
+        if (unsettled() or rough.any()) and (thorough or few):
+            before = len(kept)
+            add(self._adapted(sampling, rough, thorough))
+            if rough.any() and len(kept) > before:
+                del kept[:before]  # whatever they settled
+        if unsettled() and thorough and few and not kept[-1].weighted.k_hat < K_HAT:
             known = max(kept, key=lambda one: (one.missed < MODE, one.weighted.ess))
             chains = sampling.chains(known.weighted)
             if chains is not None:
@@ -124,6 +127,22 @@ class Certifier:
                 unseen = sampling.missed(flat, np.full(len(flat), 1 / len(flat)))
                 found = self._of_chains(target, chains, known.weighted)
                 kept.append(Kept(found, known.weighted, unseen))
+
+    def _adapted(self, sampling: Sampling, rough: np.ndarray, thorough: bool) -> Weighted | None:
+        """Draws from fitted proposals, some of them from where the rough quantities' variances come from."""
+        target = sampling.target
+        named = np.array(list(self.estimate.index.values()))
+        asked = named[rough] if rough.any() else named
+
+        def values(x: np.ndarray) -> np.ndarray:
+            return self._in_units(target.statistics(x))[:, asked]
+
+        def wanting(weighted: Weighted) -> bool:
+            if not weighted.k_hat < K_HAT:
+                return False
+            return self._of_weights(target, weighted).unsettled > 0
+
+        return sampling.adapted(values, wanting if thorough else None)
 
     def _look_around(
         self, target: Target, purse: Purse, seed: int, starts: int, unsettled: bool

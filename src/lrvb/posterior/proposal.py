@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +10,15 @@ from scipy.linalg import solve_triangular
 
 from ..engine.modes import Mode, share_of
 from ..engine.response import Response
-from ..integrated.importance import Refit
+from ..integrated.importance import Refit, tempered
 from ..integrated.proposals import Mixture, Proposal, SplitT, fit_blocks
-from .draws import unconstrained
 from .estimate import estimate_of
+from .target import free_coordinates
+
+Values = Callable[[np.ndarray], np.ndarray]
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
+OUTER = 0.3  # share of the draws from where variances come from
 REACHED = 0.25  # of a mode's share of the evidence that draws must have found near it
 
 
@@ -34,7 +38,7 @@ class Around(NamedTuple):
 def around(response: Response) -> Around:
     """Linear response's normal of the unconstrained coordinates."""
     estimate = estimate_of(response)
-    free = unconstrained(estimate)
+    free = free_coordinates(estimate)
     return Around(free.mean, free.root(estimate.Sigma))
 
 
@@ -89,3 +93,25 @@ def refitted(d: int) -> Refit:
         return SplitT(mean, 1.1 * root, np.ones(d), np.ones(d), max(7.0, d / 2))
 
     return one
+
+
+def for_squares(fit: Refit, values: Values) -> Refit:
+    """As `fit`, with a share of the draws from where the variances of values (n, q) come from.
+
+    E f² is best drawn from p f²: the second fit has those weights, of all quantities together.
+    """
+
+    def both(x: np.ndarray, weights: np.ndarray) -> Proposal:
+        keep = weights > 0
+        f, w = values(x[keep]), weights[keep]
+        square = (f - w @ f) ** 2
+        spread = w @ square
+        parts = square[:, spread > 0] / spread[spread > 0]
+        with np.errstate(divide="ignore"):
+            log_w = np.log(w * parts.sum(axis=1))
+        if not np.isfinite(log_w).any():
+            return fit(x, weights)
+        outer = fit(x[keep], tempered(log_w, 6 * x.shape[1]))
+        return Mixture((fit(x, weights), outer), np.array([1 - OUTER, OUTER]))
+
+    return both

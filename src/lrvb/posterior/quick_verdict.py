@@ -58,12 +58,9 @@ def quick_verdicts(
     elsewhere = response.fit.problem.total is not None
     means = SecondOrder(response, rows if elsewhere else None)
     second = SecondOrder(response, rows, means.shift)
-    shift, first = directions @ means.shift, []
-    ratio = np.ones(len(directions))
-    for k, d in enumerate(directions):
-        own, corrected = second.variance(linear(d))
-        first.append(own)
-        ratio[k] = corrected / own if own > 0 else 1.0
+    shift = directions @ means.shift
+    first, corrected = second.variances([linear(d) for d in directions]).T
+    ratio = np.where(first > 0, corrected / np.where(first > 0, first, 1.0), 1.0)
     sd = np.sqrt(first)
     moved = np.where(sd > 0, shift / np.where(sd > 0, sd, 1.0), 0.0)
     return judge_sizes(moved, ratio, modes)

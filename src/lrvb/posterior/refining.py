@@ -11,6 +11,7 @@ from ..engine.response import Response
 from ..engine.second_order import Refined
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from .blocks import DerivedBlock
 from .correction import warn_large_second_order
 from .intervals import check_probability, normal_ends, support_ends
 from .named import Named
@@ -67,7 +68,7 @@ class Refining(Named):
             index: Any = range(len(value))
             ends = normal_ends(mean, sd, prob)
         else:
-            index = self._choose(names)
+            index = self._choose(names) if names is not None else self._stated()
             at = self._at(index)
             second = second_order(np.eye(len(self.estimate.m))[at])
             mean, sd = self.estimate.m[at] + second.shift, np.sqrt(second.variance)
@@ -76,6 +77,16 @@ class Refining(Named):
         result = table(index, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
         return result
+
+    def _stated(self) -> list[str]:
+        """All names but those of functions of the others."""
+        derived = [
+            self.estimate.slices[name]
+            for name, block in self.estimate.blocks.items()
+            if isinstance(block, DerivedBlock)
+        ]
+        index = self.estimate.index
+        return [n for n in self.names if not any(s.start <= index[n] < s.stop for s in derived)]
 
     def _corrected(self) -> SecondOrderOf:
         if self._second_order is not None:

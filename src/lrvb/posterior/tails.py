@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..numerics.pareto import EQUAL, FEWEST
 from ..numerics.pareto import fit as fit_pareto
-from ..numerics.pareto import smooth
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -46,10 +46,24 @@ def far_indices(
 
 
 def product_index(weights: np.ndarray, values: np.ndarray) -> float:
-    """k̂ of the products of weights and values, −∞ where all values are zero."""
+    """k̂ of the products of weights and values, −∞ where all values are zero.
+
+    The smaller of two, of the largest min(n/5, 3√n) and of half as many: products that are bounded
+    pile up below their bound, and where that lies among them no Pareto fits.
+    """
     product = weights * values
-    positive = product[product > 0]
-    return smooth(np.log(positive))[1] if len(positive) > 1 else -np.inf
+    positive = np.sort(product[product > 0])
+    n = len(positive)
+    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
+    if n < 2 or positive[-1] - positive[0] < EQUAL * positive[-1]:
+        return -np.inf
+    found = np.inf
+    for length in (size, size // 2):
+        tail = positive[-length:] - positive[-length - 1] if length else positive[:0]
+        tail = tail[tail > 0]
+        if len(tail) >= FEWEST:
+            found = min(found, float(fit_pareto(tail / tail[-1])[0]))
+    return found
 
 
 def tail_index(values: np.ndarray, weights: np.ndarray) -> float:

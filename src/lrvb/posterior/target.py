@@ -1,17 +1,21 @@
-"""The log density of unconstrained coordinates u of the global variables, data included."""
+"""The log density of unconstrained coordinates u of the global variables, data included.
+
+Of coordinates that are redundant, as the log gammas of π are, only their contrasts are among them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from ..engine.density import CollapsedDensity
 from ..engine.response import Response
 from ..errors import InvalidModel
 from .blocks import FamilyBlock
-from .draws import unconstrained
-from .estimate import estimate_of
+from .draws import Unconstrained, unconstrained
+from .estimate import Estimate, estimate_of
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -27,18 +31,31 @@ class _Copy(NamedTuple):
     block: FamilyBlock
 
 
+def free_coordinates(estimate: Estimate) -> Unconstrained:
+    """Unconstrained coordinates of all blocks, none of them redundant."""
+    free = unconstrained(estimate)
+    parts = {}
+    for name, block in estimate.blocks.items():
+        assert isinstance(block, FamilyBlock)
+        parts[name] = block.contrasts(free.widths[name])
+    A = scipy.linalg.block_diag(*parts.values())
+    widths = {name: len(part) for name, part in parts.items()}
+    return Unconstrained(A @ free.mean, A @ free.W, A @ free.R @ A.T, widths)
+
+
 class Target:
     """log p(x, α(u)) + log |∂α/∂u|: a function of u (n, k) that importance sampling and HMC take.
 
-    `center` (k,) and `root` (k, k) are linear response's mean of u and a root of its covariance;
+    `center` (k,) and `root` (k, k) are linear response's mean of u and a root of its covariance, `W`
+    (k, a) has the part W(T − m) of u;
     `passes` counts the points at which it was asked, those with a gradient three times.
     """
 
     def __init__(self, response: Response):
         estimate = estimate_of(response)
         self.density = CollapsedDensity(response.fit)
-        self.free = free = unconstrained(estimate)
-        self.center, self.root = free.mean, free.root(estimate.Sigma)
+        free = free_coordinates(estimate)
+        self.center, self.W, self.root = free.mean, free.W, free.root(estimate.Sigma)
         self.passes = 0
         self._bar: tqdm | None = None
         self._fallback = estimate.m
@@ -93,6 +110,8 @@ class Target:
         value, gradient = sums.value + self._log_measure(u), np.zeros(u.shape)
         for copy in self._copies:
             own, k = u[:, copy.free], copy.free.stop - copy.free.start
+            if k == 0:  # a share that is the only one
+                continue
             steps = _STEP * np.eye(k)
             ends = np.concatenate([own + s for s in (*steps, *-steps)])
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import InvalidModel
-from ...numerics.second_differences import around, second_differences
+from ...numerics.second_differences import STEP, around, first_differences, second_differences
 from ...statement.problem import Problem
 from ..seam import CollapsedSums, Densities, LocalResponse
 from .arrow import Blocks
@@ -133,6 +133,18 @@ class BlockSum:
             )
         found = [self.collapse(m).best for m in points]
         return np.array([0.5 * (best.Sigma.logdet - best.M.logdet) for best in found])
+
+    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+        """By differences."""
+        return first_differences(self.gaps(around(m, R)))
+
+    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        """By second differences."""
+        bow = 0.5 * STEP**2 * turn
+        ends = [m + bow + STEP * velocity, m + bow - STEP * velocity, m[None]]
+        values = self.gaps(np.concatenate(ends))
+        k = len(velocity)
+        return (values[:k] - 2 * values[-1] + values[k:-1]) / STEP**2
 
     def coefficients(self, m: np.ndarray, state: BlockState | None = None) -> CoefficientResponse:
         """The response of w itself, from which every functional's follows."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..importance import Budget, resampled
-from ..integration import MEAN_ERROR, Integral, enough, integrate_density
+from ..integration import Integral, enough, integrate_density
+from ..wanting import MEAN_ERROR
 from .model import MatrixFree
 from .preparation import check, prepare, reprobe
 

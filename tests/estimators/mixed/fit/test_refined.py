@@ -33,6 +33,7 @@ def test_factorisations_agree_one_order_further(data):
     np.testing.assert_allclose(a["sd"], b["sd"], rtol=0.01)
     with pytest.raises(lrvb.InvalidModel, match="fixed effects and precisions"):
         joint.refined("sd[1|g]")
+    assert set(NAMES) <= set(joint.refined().index)
 
 
 PRIORS = {
@@ -81,4 +82,6 @@ def test_counts_have_no_second_order(data):
     counts = data.assign(y=np.maximum(data["y"].round(), 0))
     model = lrvb.MixedModel("y ~ x + (1|g)", family="poisson", factorization="variational")
     with pytest.raises(lrvb.InvalidModel, match="Gaussian response"):
-        model.fit(counts).posterior_.refined("log(precision[1|g])")
+        model.fit(counts).posterior_.refined()
+    assert set(model.posterior_.summary()["verdict"]) == {"not checked"}
+    assert "blocked" in model.posterior_.verdicts["why"].iloc[0]

@@ -77,6 +77,8 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "of functions."
         )
     response = joint.precisions
+    second = SecondOrder(response)
+    evidence = response.fit.elbo + second.loop  # refuses what is not Gaussian, whatever is asked
     size = len(response.m)
     start = len(joint.estimate.m) - size
     beta, own = asked[:, :start], asked[:, start : start + size]
@@ -86,7 +88,6 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "The second order of a mixed model is known of its fixed effects and precisions: ask for "
             f'their names, such as {labels[:2]}; factorization="blocked" has sds exactly.'
         )
-    second = SecondOrder(response)
     found = [
         fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
         for b, d in zip(beta, own, strict=True)
@@ -97,7 +98,7 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    return Refined(shift, first, variance, response.fit.elbo + second.loop)
+    return Refined(shift, first, variance, evidence)
 
 
 def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:

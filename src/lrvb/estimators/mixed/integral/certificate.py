@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ....integrated.integral import Integral
-from ....integrated.integration import MEAN_ERROR, NODE_ERROR, SD_ERROR
+from ....integrated.integration import NODE_ERROR
+from ....integrated.wanting import MEAN_ERROR, SD_ERROR
 from ....numerics.pareto import smooth_columns
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"

@@ -21,6 +21,7 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....integrated.scattered import Scattered
+from ....numerics.memory import keep_freed
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
 from ..design.design import Design
@@ -71,6 +72,7 @@ def integrate_model(
     seed: int = 0,
 ) -> IntegratedFit:
     """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
+    keep_freed()
     statement = state(design, priors, standard)
     try:
         integral = _integrated(statement.inside, seed, progress)
