@@ -19,10 +19,7 @@ _MARGIN = 1.05  # by which ends found at some points are moved outwards for othe
 _MOVE = 1e-2  # of differences of means in θ
 _SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
 _STEPS = 50  # of Newton's, to the modes
-_EVEN, _BENT = (
-    61,
-    31,
-)  # evenly spaced nodes that are tried before bent ones, and the fewest of those
+_EVEN, _BENT = 61, 31  # even nodes that are tried before bent ones, and the fewest of those
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
