@@ -190,8 +190,9 @@ class FactorNodes(FactorDensity):
                 break
             found = self._step(sums.take(far), precision[far], z[far])
             C[far] = found.C
-            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever
-            over = (found.gradient * step).sum(-1) < -gain
+            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever;
+            # but so close to it that is rounding
+            over = ((found.gradient * step).sum(-1) < -gain) & (gain > close**2)
             step = np.where(over[..., None], -step / 2, found.step)
             z[far] += step
             gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))
