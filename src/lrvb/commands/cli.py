@@ -11,7 +11,7 @@ from typing import NoReturn
 from .. import __version__
 from ..errors import LrvbError
 from . import mixed, mixture, reproduce
-from .common import Interrupted
+from .common import Interrupted, in_options
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("Stopped; nothing was written.", 130)
     except LrvbError as error:
-        return _say(error, 2)
+        return _say(in_options(str(error)), 2)
     except OSError as error:
         return _say(_failure(error), 2)
 

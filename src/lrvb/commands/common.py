@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import LrvbError
+
+#: Arguments of the estimators by the options that stand for them.
+OPTIONS = {
+    "missing": "missing",
+    "family": "family",
+    "factorization": "factorization",
+    "weights": "weights",
+    "n_components": "components",
+    "n_init": "starts",
+    "random_state": "seed",
+}
+_WORDS = {
+    "'error' or 'drop'": "error or drop",
+    ", and any lrvb.likelihoods.Likelihood.": ".",
+    "another init or a larger n_init": "another --seed or more --starts",
+}
+_GIVEN = re.compile(rf"\b({'|'.join(OPTIONS)})=(?:(['\"])(.*?)\2|([\w.]+))")
+
+
+def in_options(sentence: str) -> str:
+    """A sentence of the library with options in place of arguments: --missing drop for missing="drop"."""
+
+    def option(found: re.Match[str]) -> str:
+        value = found[4] if found[2] is None else found[3]
+        return f"--{OPTIONS[found[1]]} {value if value else repr(value)}"
+
+    said = _GIVEN.sub(option, sentence)
+    for words, others in _WORDS.items():
+        said = said.replace(words, others)
+    return said
 
 
 class UsageError(LrvbError):

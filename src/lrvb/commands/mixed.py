@@ -14,12 +14,13 @@ from ..data.files import whole_set
 from ..errors import InvalidModel, LrvbError
 from ..likelihoods import DEFAULT, FAMILIES
 from .check_page import add_check, checked
-from .common import output_folder, require_plots
+from .common import in_options, output_folder, require_plots
 from .csv_files import read_csv, write_csv
 
 DESCRIPTION = """\
 Fit a mixed model in lme4's syntax to a CSV file: fixed effects, and random effects such as (1|g) or
-(1 + x|g). Writes tables (CSV), figures (PNG), the posterior (for lrvb.load) and one HTML page.
+(1 + x|g). Writes tables (CSV), figures (PNG), the model and its posterior (for lrvb.load) and one
+HTML page.
 """
 
 
@@ -95,7 +96,7 @@ def _fit(model: Any, data: pd.DataFrame) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(data)
-    remarks = [str(w.message) for w in caught if isinstance(w.message, LrvbError)]
+    remarks = [in_options(str(w.message)) for w in caught if isinstance(w.message, LrvbError)]
     for remark in remarks:
         _say(f"Warning: {remark}")
     return remarks
@@ -118,6 +119,7 @@ def _write(out: Path, model: Any, remarks: list[str], options: argparse.Namespac
     for name, table in tables.items():
         write_csv(table, out / f"{name}.csv", None if name == "ranef" else "name")
     model.posterior_.save(out / "posterior.npz")
+    model.save(out / "model.npz")
     figures = [html.figure(path, caption) for path, caption in write_figures(model, out)]
     priors = _readable(summary.priors)
     body = [

@@ -14,7 +14,7 @@ import pandas as pd
 from ..data.files import whole_set
 from ..errors import InvalidData, LrvbError
 from .check_page import add_check, checked
-from .common import UsageError, output_folder, require_plots
+from .common import UsageError, in_options, output_folder, require_plots
 from .csv_files import chosen_columns, read_csv, write_csv
 
 DESCRIPTION = """\
@@ -97,7 +97,7 @@ def _fit(X: pd.DataFrame, options: argparse.Namespace) -> tuple[Any, list[str]]:
             raise
         except ValueError as error:  # scikit-learn's own checks
             raise InvalidData(str(error).partition("\n")[0]) from error
-    return mixture, [str(w.message) for w in caught if isinstance(w.message, LrvbError)]
+    return mixture, [in_options(str(w.message)) for w in caught if isinstance(w.message, LrvbError)]
 
 
 def _write(

@@ -82,6 +82,15 @@ class FactorNodes(FactorDensity):
         _, self.bent, self.nodes, self._known = best
         self._box = None if self.bent else box
 
+    def widened(self, times: float) -> Self | None:
+        """The same sums with ends so much further out and nodes as dense; None where ends are not known."""
+        if self._box is None:
+            return None
+        wider = copy(self)
+        wider._box = self._box[0] * times, self._box[1] * times
+        wider.nodes = int(np.ceil(times * (self.nodes - 1))) + 1
+        return wider
+
     def _rungs(self) -> list[tuple[bool, int]]:
         """Evenly spaced nodes or bent ones, and how many, in the order in which they are tried."""
         even = [(False, nodes) for nodes in self.ladder]

@@ -328,7 +328,8 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
 
         A contrast is text such as "x1 - x2" or "2*x1 - 0.5*c[b]", of any names of `posterior_`;
         several come as a list, or as a mapping from names of your own. Other formulas, such as
-        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws.
+        "exp(x)" or "sd[1|g]**2 / (sd[1|g]**2 + sd[residual]**2)", are evaluated on joint draws, and have
+        their mfvb_sd by the delta method.
         """
         references = self._design().fixed.references()
         return contrast_table(contrasts, self._fitted(), prob, references, self._values)

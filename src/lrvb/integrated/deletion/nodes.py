@@ -2,12 +2,14 @@
 
 Levels are independent given θ, so that a block's log p(y_b | y_−b, θ) is a sum over the levels that it
 touches of −log E[1 / p(y_c | z)] over z given y and θ, with y_c its rows there. Where the nodes of z given
-all rows do not reach far enough for z given the rest, the rest is summed over nodes of its own.
+all rows do not reach far enough for z given the rest, their ends are moved out; where that is not enough
+either, the rest is summed over nodes of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from ..terms import Term
 from .blocks import Blocks, Cells, cells_of
 from .rows import log_rows, tail_of
 
+_WIDER = 1.7  # of ends, before a level's rest is summed over nodes of its own
 EDGE = 3e-4  # of the sum over nodes without the rows, that may lie at their ends
 _ROWS = 2**11  # of a run of cells whose nodes are made together
 
@@ -30,7 +33,6 @@ def without_levels(
     blocks: Blocks,
 ) -> np.ndarray:
     """log p(y_b | y_−b, θ) at n points θ, (n, blocks). terms are in θ's order."""
-    factor = inside.levels if isinstance(inside, Crossed) else inside
     term = terms[-1]
     cells = cells_of(blocks, term.codes, term.levels)
     result = np.empty((len(theta), len(cells.block)))
@@ -38,16 +40,41 @@ def without_levels(
     if len(whole):
         result[:, whole] = _level_sums(inside, rows, term, theta, cells.level[whole])
     cut = np.flatnonzero(~cells.whole)
-    short: list[int] = []
+    short = np.zeros(result.shape, dtype=bool)
     for some in _runs(cells.take(cut)):
         part = cells.take(cut[some])
-        result[:, cut[some]], edge = _at_nodes(inside, factor, rows, terms, theta, part)
-        short += list(cut[some][edge > EDGE])
-    if short:
-        part = cells.take(np.array(short))
-        all_rows = _level_sums(inside, rows, term, theta, part.level)
-        result[:, short] = all_rows - _rest_sums(inside, rows, terms, theta, part)
+        result[:, cut[some]], edge = _at_nodes(inside, rows, terms, theta, part)
+        short[:, cut[some]] = edge > EDGE
+    wider = _widened(inside)
+    if wider is not None and short.any():
+        left = np.flatnonzero(short.any(0))
+        for some in _runs(cells.take(left)):
+            which = left[some]
+            points = np.flatnonzero(short[:, which].any(1))
+            again, edge = _at_nodes(wider, rows, terms, theta[points], cells.take(which))
+            place = np.ix_(points, which)
+            result[place] = np.where(short[place], again, result[place])
+            short[place] &= edge > EDGE
+    if short.any():  # at few points, as a rule, and those far out
+        points, which = np.flatnonzero(short.any(1)), np.flatnonzero(short.any(0))
+        part, at = cells.take(which), theta[points]
+        again = _level_sums(inside, rows, term, at, part.level)
+        again -= _rest_sums(inside, rows, terms, at, part)
+        place = np.ix_(points, which)
+        result[place] = np.where(short[place], again, result[place])
     return cells.added(result, blocks.n)
+
+
+def _widened(inside: Factor | Crossed) -> Factor | Crossed | None:
+    """The same sums with ends further out, where ends are known, and nodes as near to each other."""
+    if isinstance(inside, Factor):
+        return inside.widened(_WIDER)
+    levels = inside.levels.widened(_WIDER)
+    if levels is None:
+        return None
+    crossed = copy(inside)
+    crossed.levels = levels
+    return crossed
 
 
 def _runs(cells: Cells) -> Iterator[np.ndarray]:
@@ -61,17 +88,17 @@ def _runs(cells: Cells) -> Iterator[np.ndarray]:
 
 def _at_nodes(
     inside: Factor | Crossed,
-    factor: Factor,
     rows: Regression,
     terms: Sequence[Term],
     theta: np.ndarray,
     cells: Cells,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """−log E[1/p] of the cells (n, C), and what share of that mean lies at the nodes' ends (C,)."""
+    """−log E[1/p] of the cells (n, C), and what share of that mean lies at the nodes' ends (n, C)."""
     at = cells.rows
     codes = [term.codes[at] for term in terms]
     R = [term.R[at] for term in terms]
-    value, edge = np.empty((len(theta), len(cells.block))), np.zeros(len(cells.block))
+    value, edge = np.empty((2, len(theta), len(cells.block)))
+    factor = inside.levels if isinstance(inside, Crossed) else inside
     inner = np.zeros((factor.nodes,) * factor.q, dtype=bool)
     inner[(slice(1, -1),) * factor.q] = True
     for found in inside.lines(theta, rows.X[at], codes, R):
@@ -82,8 +109,7 @@ def _at_nodes(
         weight = P * np.exp(np.minimum(a - top, 0.0))
         total = weight.sum(2)
         value[found.at] = -(top[..., 0] + np.log(total))
-        ends = 1 - weight[..., inner.ravel()].sum(2) / total
-        edge = np.maximum(edge, ends.max(0))
+        edge[found.at] = 1 - weight[..., inner.ravel()].sum(2) / total
     return value, edge
 
 

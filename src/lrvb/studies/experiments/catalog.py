@@ -28,13 +28,10 @@ def named(name: str) -> Experiment:
 
 
 def require(names: list[str]) -> None:
-    """Refuse names that are not experiments, with the nearest ones that are."""
+    """Refuse names that are not experiments, with one that is nearly the same, or all of them."""
     for name in names:
         if name not in NAMES:
-            close = difflib.get_close_matches(
-                name.lower().replace("_", "-"), NAMES, n=2, cutoff=0.5
-            )
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else ""
-            raise InvalidModel(
-                f"There is no experiment {name!r}; " + (hint or f"choose from {', '.join(NAMES)}.")
-            )
+            plain = name.lower().replace("_", "-")
+            close = difflib.get_close_matches(plain, NAMES, n=1, cutoff=0.75)
+            hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(NAMES)}."
+            raise InvalidModel(f"There is no experiment {name!r}; {hint}")

@@ -21,6 +21,8 @@ NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
 WORD = re.compile(r"[^\s+\-*/()^\[]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
 
 
+_STEP = 1e-3  # sds: the error of a central difference is its square
+
 Draws = Callable[[], Mapping[str, np.ndarray]]
 
 
@@ -33,8 +35,8 @@ def contrast_table(
 ) -> pd.DataFrame:
     """`mean, sd, mfvb_sd, z, lower, upper`, one row for each contrast; z = mean/sd.
 
-    Of a sum c'θ, Var = c'Σ̂c, and c'Vc by mean field. Any other formula is evaluated on `draws`, and has
-    no mean-field sd. `references` are levels without a coefficient.
+    Of a sum c'θ, Var = c'Σ̂c, and c'Vc by mean field. Any other formula is evaluated on `draws`; by mean field
+    c is its gradient at the means. `references` are levels without a coefficient.
     """
     check_probability("prob", prob)
     asked = _asked(contrasts)
@@ -46,7 +48,7 @@ def contrast_table(
             formula = _formula(text, known)
             if formula is None or draws is None:
                 raise
-            parts.append(_of_formula(name, formula.evaluate(draws()), prob))
+            parts.append(_of_formula(name, formula, draws(), posterior, prob))
     return pd.concat(parts)
 
 
@@ -59,13 +61,29 @@ def _formula(text: str, known: list[str]) -> Expression | None:
     return None if found.is_linear else found
 
 
-def _of_formula(name: str, values: np.ndarray, prob: float) -> pd.DataFrame:
-    """Moments and quantiles of draws (n,)."""
+def _of_formula(
+    name: str,
+    formula: Expression,
+    draws: Mapping[str, np.ndarray],
+    posterior: Posterior,
+    prob: float,
+) -> pd.DataFrame:
+    """Moments and quantiles of draws (n,), and the mean-field sd by the delta method."""
+    values = formula.evaluate(draws)
     mean, sd = np.array([values.mean()]), np.array([values.std()])
     lower, upper = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2])
-    found = table([name], mean=mean, sd=sd, z=mean / sd, ends=([lower], [upper]))
-    found.insert(2, "mfvb_sd", np.nan)
-    return found
+    g, V = _gradient(formula, posterior), posterior.cov(method="mfvb").to_numpy()
+    mfvb_sd = np.sqrt(np.array([g @ V @ g]))
+    return table([name], mean=mean, sd=sd, mfvb_sd=mfvb_sd, z=mean / sd, ends=([lower], [upper]))
+
+
+def _gradient(formula: Expression, posterior: Posterior) -> np.ndarray:
+    """∂f/∂θ (a,) at the posterior means, by central differences of a thousandth of an sd."""
+    at, h = posterior.mean().to_numpy(), _STEP * posterior.sd().to_numpy()
+    points = at + np.concatenate([np.diag(h), -np.diag(h)])
+    values = formula.evaluate(dict(zip(posterior.names, points.T, strict=True)))
+    up, down = np.split(values, 2)
+    return np.divide(up - down, 2 * h, out=np.zeros(len(h)), where=h > 0)
 
 
 def _of_sum(name: str, c: np.ndarray, posterior: Posterior, prob: float) -> pd.DataFrame:
