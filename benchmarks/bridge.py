@@ -1,12 +1,13 @@
 """Any model, against NUTS and the approximations that users have: errors and cold seconds in one table.
 
     python benchmarks/bridge.py [folder] [--methods lrvb,NUTS,...] [--cases name,name,...]
-                                [--store FILE] [--seconds 200] [--peers PYTHON]
+                                [--store FILE] [--seconds 200] [--limit 200] [--peers PYTHON]
 
 `folder` holds posteriordb cases: NAME.data.json, models/NAME.py with `model(**data)` in NumPyro, some with a
 PyMC twin models/NAME.pymc.py with `build(**data)`, and references/NAME.json; the other twins are in
-twins/ beside this file. Every method meets every
-case in a fresh process without a compilation cache. Seconds are of the processor, from the stated model
+twins/ beside this file. `--cases` also takes the regressions of `posteriordb_regressions.py` and
+diamonds-like, whose moments are exact. Every method meets every case in a fresh process without a
+compilation cache. Seconds are of the processor, from the stated model
 to its means and sds, libraries imported; errors are of the worst quantity, of means in reference sds
 and of log sds. Quantities without a finite variance are left out. With `--store` every result is kept in
 FILE, what is there already is not measured again, and `--seconds` ends a run before the next measurement: a
@@ -30,6 +31,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from diamonds_like import NAME as DIAMONDS
+from diamonds_like import diamonds_like
+from posteriordb_regressions import REGRESSIONS, Regression, regression
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "posteriordb"
 TWINNED = Path(__file__).resolve().parent / "twins"
@@ -146,21 +150,38 @@ class Case:
 
     def __init__(self, folder: Path, name: str):
         self.folder, self.name = folder, name
-        self.data = json.loads((folder / f"{name}.data.json").read_text())
+        self.regression = self._regression(name)
+        stored = folder / f"{name}.data.json"
+        self.data = {} if self.regression else json.loads(stored.read_text())
+
+    @staticmethod
+    def _regression(name: str) -> Regression | None:
+        if name == DIAMONDS:
+            return diamonds_like()
+        return regression(name) if name in REGRESSIONS else None
 
     def model(self) -> Any:
         """The NumPyro model."""
+        if self.regression is not None:
+            return self.regression.model
         return _module(self.folder / "models" / f"{self.name}.py").model
 
     def twin(self) -> Any:
         """The PyMC model."""
         return _module(twin_of(self.folder, self.name)).build(**self.data)
 
+    def reference(self) -> pd.DataFrame:
+        """`mean` and `sd` of every quantity."""
+        if self.regression is not None:
+            exact = self.regression.exact()
+            return pd.DataFrame.from_dict(exact, orient="index", columns=["mean", "sd"])
+        stored = json.loads((self.folder / "references" / f"{self.name}.json").read_text())
+        names = [_from_zero(name) for name in stored["names"]]
+        return pd.DataFrame({k: stored[k] for k in ("mean", "sd")}, index=names)
+
     def errors(self, answer: pd.DataFrame) -> tuple[float, float]:
         """Worst of the means, in sds, and of the log sds."""
-        reference = json.loads((self.folder / "references" / f"{self.name}.json").read_text())
-        table = pd.DataFrame({k: reference[k] for k in ("mean", "sd")}, index=reference["names"])
-        table.index = [_from_zero(name) for name in table.index]
+        table = self.reference()
         table = table.loc[[name for name in table.index if name not in INFINITE]]
         found = answer.loc[table.index]
         mean = ((found["mean"] - table["mean"]) / table["sd"]).abs().max()
@@ -230,18 +251,18 @@ def measure(folder: Path, name: str, method: str) -> dict[str, Any]:
 
 
 def in_a_fresh_process(
-    folder: Path, name: str, method: str, peers: str | None = None
+    folder: Path, name: str, method: str, peers: str | None = None, limit: float = LIMIT
 ) -> dict[str, Any]:
-    """The same in a process of its own; only `why` where the method fails, or takes LIMIT seconds."""
+    """The same in a process of its own; only `why` where the method fails, or takes `limit` seconds."""
     python = peers if peers and method in EXTRAS else sys.executable
     command = [python, __file__, str(folder), "--one", name, method]
     environment = {**os.environ, "LRVB_CACHE_DIR": "off"}
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+            command, env=environment, capture_output=True, text=True, check=False, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return {"why": f"over {LIMIT} s"}
+        return {"why": f"over {limit:.0f} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
@@ -256,6 +277,7 @@ def main() -> None:
     parser.add_argument("--cases", default="")
     parser.add_argument("--store", type=Path, help="a file of results, one line each")
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin nothing after these")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of one measurement")
     parser.add_argument("--peers", help="an interpreter that has pymc-extras")
     parser.add_argument("--one", nargs=2, metavar=("CASE", "METHOD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -275,7 +297,7 @@ def main() -> None:
                 continue
             if time.monotonic() - begun > options.seconds:
                 break
-            found = in_a_fresh_process(options.folder, name, method, options.peers)
+            found = in_a_fresh_process(options.folder, name, method, options.peers, options.limit)
             rows.append({"case": name, "method": method, **found})
             print(_line(rows[-1]), flush=True)
             if options.store is not None:

@@ -22,7 +22,7 @@ def test_hessians_by_differences():
     H = np.array([-np.diag(x**2) for x in X])
     H[:, 0, 1] = H[:, 1, 0] = 1.0
     np.testing.assert_allclose(kernel.hessians(X, root), root @ H @ root, atol=1e-7)
-    assert kernel.gradients == 70 * 6
+    assert kernel.count.gradients == 70 * 6
 
 
 def test_points_without_density():
@@ -36,7 +36,7 @@ def test_points_without_density():
     assert np.isneginf(value[:2]).all()
     assert (gradient[:2] == 0).all()
     assert value[2] == pytest.approx(-1.25)
-    assert (kernel.watched, kernel.broken) == (3, 1)
+    assert (kernel.count.watched, kernel.count.broken) == (3, 1)
 
 
 def test_ascents_reach_the_summit():

@@ -58,6 +58,30 @@ def test_arviz_has_dims_and_coords(regression, tmp_path):
     np.testing.assert_allclose(regression.to_arviz(n=20).observed_data["y"], Y)
 
 
+def test_missing_data_are_imputed():
+    """PyMC makes them variables; what was observed is a constant, and as sure as the rest."""
+    y = np.array([0.4, np.nan, 1.3656351, -0.7, 2.1])
+    with pm.Model(coords={"day": list("abcde")}) as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        pm.Normal("y", mu, 1.0, observed=y, dims="day")
+    posterior = lrvb.from_pymc(model).infer()
+    found = posterior.summary()
+    mean = np.nansum(y) / 5  # of μ, and of what is missing; exact, as log p is quadratic
+    np.testing.assert_allclose(found.loc[["mu", "y[1]"], "mean"], mean, atol=1e-8)
+    np.testing.assert_allclose(found.loc[["mu", "y[1]"], "sd"], np.sqrt([0.2, 1.2]), rtol=1e-6)
+    np.testing.assert_array_equal(found.loc[["y[0]", "y[2]"], "sd"], 0.0)
+    assert (found["verdict"] == "trust").all()
+
+
+def test_observed_data_have_dims():
+    """Those that the model states."""
+    with pm.Model(coords={"day": list("abcde")}) as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=np.arange(5.0), dims="day")
+    observed = lrvb.from_pymc(model).infer().to_arviz(n=5).observed_data
+    assert observed["y"].dims == ("day",)
+    assert observed["day"].values.tolist() == list("abcde")
+
+
 def test_the_users_precision_is_left_alone(regression):
     """PyTensor's JAX backend changes JAX's setting when it is imported; it is set back."""
     assert not jax.config.read("jax_enable_x64")

@@ -105,3 +105,22 @@ def test_a_call_into_python_is_never_reused() -> None:
         return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((), np.float32), x)
 
     assert digest(called, np.float32(1)) != digest(called, np.float32(1))
+
+
+def test_rules_of_differentiation_are_looked_into_unless_they_are_jaxs() -> None:
+    """slogdet and logsumexp have JAX's own; what `defjvp` and `defjvps` are given is anybody's."""
+
+    def custom(function: Any) -> bool:
+        found = Digest()
+        found.add(jax.make_jaxpr(function)(np.eye(2)))
+        return found.custom
+
+    def total(x: Any) -> Any:
+        return jnp.sum(x)
+
+    ruled, partly = jax.custom_jvp(total), jax.custom_jvp(total)
+    ruled.defjvp(lambda x, dx: (jnp.sum(x[0]), 2 * jnp.sum(dx[0])))
+    partly.defjvps(lambda dx, value, x: 2 * jnp.sum(dx))
+    assert not custom(lambda x: jnp.linalg.slogdet(x)[1])
+    assert custom(ruled)
+    assert custom(partly)

@@ -335,6 +335,13 @@ def test_certified_answers():
     assert (unchecked.summary()["verdict"] == "not checked").all()
     with pytest.raises(lrvb.InvalidModel, match="no certificate"):
         unchecked.sd(method="certified")
+    named = certificate.of({"ratio": lambda m: m.beta.x / m.tau.x})
+    assert list(named.index) == ["ratio"]
+    np.testing.assert_array_equal(named["mean"], ratio["mean"])
+    with pytest.raises(lrvb.InvalidModel, match="no block 'betta'; the blocks are: beta, tau"):
+        certificate.of({"ratio": lambda m: m.betta.x})
+    with pytest.raises(lrvb.InvalidModel, match="'pair' gives an array"):
+        certificate.of({"pair": lambda m: jnp.stack([m.beta.x, m.tau.x])})
 
 
 def test_a_certificate_is_saved(tmp_path):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 from tqdm import tqdm
 
-from ..engine.convergence import Convergence
 from ..errors import InvalidModel, NotAMaximum
 from ..numerics.double import in_double
 from ..numerics.pareto import smooth
@@ -24,72 +23,18 @@ from ..posterior.polish import Polish
 from ..posterior.posterior import Posterior
 from ..posterior.tails import far_indices
 from ..posterior.weighted import WeightedDraws
-from .axes_response import optimum_along_axes, respond_along_axes
 from .density import Density
-from .gaussian import (
-    ATTEMPTS,
-    FullRank,
-    FullRankObjective,
-    MeanField,
-    fit_full_rank,
-    fit_mean_field,
-    normal_draws,
-)
+from .fits import Fitted, fit, fit_from_draws
+from .funnels import sample
+from .gaussian import normal_draws
 from .kernel import Kernel, Values
-from .linear_response import (
-    Responded,
-    coordinate_covariance,
-    finite_values,
-    mean_field_curvature,
-    optimum_with_curvature,
-    respond_full_rank,
-    respond_mean_field,
-)
-from .modes import FEW, Modes, find_modes
-from .polish import CHAINS, Polished, polish
+from .modes import Modes, find_modes
+from .polish import CHAINS, Polished
 from .power import PowerSensitivity
-from .propriety import require_proper
 
 MOST = 3000  # named values, whose covariances are one matrix
 LARGEST = 1000  # dimensions that have been measured
-RANKED = 256  # dimensions to which the Gaussian has a full rank: eight of its draws each
-FROM = 3  # modes from which mean field is tried
-WITHIN = 30.0  # of the best one's log evidence
-RIDGES = 6  # directions of the least curvature along which log p must fall
 BROKEN = 0.005  # share of draws of q at which log p is not a number that nothing is built upon
-
-
-class Fitted(NamedTuple):
-    """The Gaussian fits, q of full rank or none beyond `RANKED` dimensions, and what they respond."""
-
-    mean_field: MeanField
-    full_rank: FullRank | None
-    answer: Responded
-    V: np.ndarray
-    mean: np.ndarray
-    root: np.ndarray  # of a covariance of x, to whiten with
-    spread: np.ndarray  # a root of linear response's covariance of x
-
-    @property
-    def converged(self) -> bool:
-        """Whether the fit that answers is an optimum."""
-        best = self.mean_field if self.full_rank is None else self.full_rank
-        return best.converged
-
-    @property
-    def convergence(self) -> Convergence:
-        """The same as every posterior has it."""
-        best = self.mean_field if self.full_rank is None else self.full_rank
-        reason = "the gradient is zero" if best.converged else "the steps no longer raise the ELBO"
-        residual = np.nan if self.full_rank is None else self.full_rank.residual
-        return Convergence(
-            float(best.elbo),
-            np.array([*self.mean_field.trace, *(self.full_rank.trace if self.full_rank else ())]),
-            len(self.mean_field.trace) + (self.full_rank.steps if self.full_rank else 0),
-            bool(best.converged),
-            reason,
-            float(residual),
-        )
 
 
 @in_double
@@ -112,21 +57,22 @@ def infer(
     with tqdm(total=None, desc="lrvb", unit="stage", disable=not progress) as bar:
         modes = find_modes(density, kernel, seed)
         bar.update()
-        fitted = _fit(density, kernel, values, modes)
+        fitted = fit(density, kernel, values, modes)
         bar.update()
-        x, log_weights = _weights(kernel, fitted)
-        estimate = _estimate(values, fitted)
         if not check:
             if fitted.answer.Sigma is None:
                 raise NotAMaximum(_NO_RESPONSE)
             x = _response_draws(fitted, seed)
             drawn = WeightedDraws(values(x), *_equal(4096))
-            return _posterior(density, estimate, fitted, drawn, x, absent)
-        found = polish(kernel, values, fitted.mean, fitted.root, np.random.default_rng(seed), bar)
+            return _posterior(density, _estimate(values, fitted), fitted, drawn, x, absent)
+        sampled = sample(kernel, values, fitted, np.random.default_rng(seed), bar)
+        fitted, found = sampled.fitted, sampled.found
         if not fitted.converged:
-            fitted = _fit_from_draws(kernel, values, fitted, found)
-            estimate = _estimate(values, fitted)
+            again = fit_from_draws(kernel, values, found.x)
+            fitted = again if again.converged else fitted
             bar.update()
+    log_weights = _log_weights(sampled.kernel, fitted)
+    estimate = _estimate(sampled.values, fitted)
     concern, severe = _concern(kernel, fitted, found)
     details = Polish(
         found.r_hat,
@@ -135,7 +81,7 @@ def infer(
         found.sd_error,
         modes.differences,
         found.rounds,
-        kernel.gradients,
+        kernel.count.gradients,
         time.perf_counter() - begun,
         concern,
         severe,
@@ -152,7 +98,9 @@ def infer(
         k_hat=k_hat,
         ess=float(found.ess.min(initial=np.inf)),
         log_evidence=log_evidence,
-        log_evidence_error=float(np.exp(log_weights - log_weights.max()).std() / np.sqrt(len(x))),
+        log_evidence_error=float(
+            np.exp(log_weights - log_weights.max()).std() / np.sqrt(len(log_weights))
+        ),
         chains=CHAINS,
         others=_unseen(modes, log_evidence, found),
         polish=details,
@@ -168,79 +116,14 @@ _NO_RESPONSE = (
 )
 
 
-def _fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitted:
-    """Mean field from every good mode, the one of the highest ELBO; full rank from its response."""
-    D = kernel.size
-    tries = []
-    for mode in modes.found[:FROM]:
-        if mode.log_evidence > modes.found[0].log_evidence - WITHIN:
-            root = np.linalg.cholesky(np.linalg.inv(mode.precision))
-            tries.append(fit_mean_field(kernel, mode.x, root))
-    scale = np.full(D, 0.1) if not modes.found else modes.found[0].scale
-    attempts = 0 if modes.found else ATTEMPTS
-    tries.append(fit_mean_field(kernel, modes.slope, np.diag(scale), attempts=attempts))
-    q = max(tries, key=lambda found: found.elbo + (1e-3 if found.converged else 0.0))
-    require_proper(density, kernel, q.mean, np.diag(q.sd))
-    if not np.isfinite(q.elbo):
-        raise InvalidModel(
-            f"No Gaussian fits {density.source}: near every mode some of its draws have no density. Give "
-            "the log density in coordinates without bounds."
-        )
-    K = mean_field_curvature(kernel, q)
-    require_proper(density, kernel, q.mean, np.linalg.eigh(K[:D, :D])[1].T[:RIDGES] * q.sd)
-    S = coordinate_covariance(K, np.diag(q.sd))
-    root = np.diag(q.sd) if S is None else _root(S)
-    return _answered(kernel, values, q, K, q.mean, root)
-
-
-def _fit_from_draws(kernel: Kernel, values: Values, fitted: Fitted, found: Polished) -> Fitted:
-    """The fits begun anew where HMC has been, for those that found no optimum by themselves."""
-    mean, root = found.x.mean(axis=0), _root(np.cov(found.x.T).reshape(kernel.size, -1))
-    q = fit_mean_field(kernel, mean, root)
-    again = _answered(kernel, values, q, mean_field_curvature(kernel, q), mean, root)
-    return again if again.converged else fitted
-
-
-def _answered(
-    kernel: Kernel,
-    values: Values,
-    q: MeanField,
-    K: np.ndarray,
-    mean: np.ndarray,
-    root: np.ndarray,
-) -> Fitted:
-    """Mean field q with its curvature K, full rank from N(mean, root rootᵀ), and what they respond."""
-    D = kernel.size
-    V = np.cov(finite_values(values, q.mean + q.sd * normal_draws(2048, D, seed=7)).T)
-    V = V.reshape(len(values.names), -1)
-    if D > RANKED:
-        return Fitted(q, None, respond_mean_field(q, K, values), V, q.mean, root, root)
-    objective = FullRankObjective(kernel)
-    best = fit_full_rank(objective, mean, root)
-    if D <= FEW:
-        best, K = optimum_with_curvature(kernel, objective, best)
-        answer = respond_full_rank(best, K, values)
-    else:
-        best, K = optimum_along_axes(kernel, objective, best)
-        answer = respond_along_axes(best, K, values)
-    S = coordinate_covariance(K, best.L)
-    spread = best.L if S is None else _root(S)
-    return Fitted(q, best, answer, V, best.mean, best.L, spread)
-
-
-def _root(S: np.ndarray) -> np.ndarray:
-    sd = np.sqrt(np.diag(S))
-    return sd[:, None] * np.linalg.cholesky(S / np.outer(sd, sd) + 1e-10 * np.eye(len(S)))
-
-
-def _weights(kernel: Kernel, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of N(mean, root rootᵀ) and their log importance weights."""
+def _log_weights(kernel: Kernel, fitted: Fitted) -> np.ndarray:
+    """Log importance weights of draws of N(mean, root rootᵀ)."""
     D = kernel.size
     z = normal_draws(1024, D, seed=11)
     value, _ = kernel(fitted.mean + z @ fitted.root.T, watch=True)
     log_q = -0.5 * (z**2).sum(axis=1) - 0.5 * D * np.log(2 * np.pi)
     log_q -= float(np.linalg.slogdet(fitted.root)[1])
-    return z, np.maximum(value - log_q, -1e300)
+    return np.maximum(value - log_q, -1e300)
 
 
 def _response_draws(fitted: Fitted, seed: int) -> np.ndarray:
@@ -263,7 +146,7 @@ def _estimate(values: Values, fitted: Fitted) -> Estimate:
 
 def _concern(kernel: Kernel, fitted: Fitted, found: Polished) -> tuple[str, bool]:
     """A sentence that withholds trust from everything, and whether it is a "no"."""
-    share = kernel.broken / max(kernel.watched, 1)
+    share = kernel.count.broken / max(kernel.count.watched, 1)
     if share > BROKEN:
         return (
             f"The log density or its gradient is not a number at {100 * share:.1f} % of the points of "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
 from ..numerics.program import Program
 from .density import Density, told
+from .warp import Warp
 
 BATCH = 64  # points of one call; gradients in batches cost a third to a fourteenth of single ones
 WIDE = 256  # of the named values, which need no gradient
@@ -19,28 +22,49 @@ ROUNDING = 1e-12  # relative spread of a constant
 STEP = 1e-4  # of a difference, in units of the coordinates' own scale
 
 
+@dataclass
+class Count:
+    """Gradients asked for, those among them that were watched, and those that were not numbers."""
+
+    gradients: int = 0
+    watched: int = 0
+    broken: int = 0
+
+
 class Kernel:
     """Values and gradients of a log density at any number of points, counted.
 
     A point where the value or its gradient is not a number has log p = −∞ and no gradient. Of points
-    asked for with `watch`, `broken` counts those.
+    asked for with `watch`, `count.broken` counts those. Through a warp, points are those of its
+    coordinates v and log p is that of v.
     """
 
+    _warp: Warp | None = None
+
     def __init__(self, density: Density):
-        self.size, self.gradients, self.watched, self.broken = density.size, 0, 0, 0
+        self.size, self.count = density.size, Count()
         what = f"The log density of {density.source}"
         self._batched = Batched(_scalar(density.log_density, what), self.size, what, BATCH, True)
 
     def __call__(self, X: np.ndarray, *, watch: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """log p (n,) and its gradient (n, D) at X (n, D)."""
-        self.gradients += len(X)
-        value, gradient = self._batched(X)
+        self.count.gradients += len(X)
+        with np.errstate(all="ignore"):  # what is not a number is told apart below
+            value, gradient = self._batched(X if self._warp is None else self._warp.forward(X))
+            if self._warp is not None:
+                value, gradient = self._warp.pulled_back(X, value, gradient)
         bad = np.isnan(value) | (value == np.inf) | ~np.isfinite(gradient).all(axis=1)
         if watch:
-            self.watched += len(X)
-            self.broken += int((bad & (value != -np.inf)).sum())
+            self.count.watched += len(X)
+            self.count.broken += int((bad & (value != -np.inf)).sum())
         bad |= value == -np.inf
         return np.where(bad, -np.inf, value), np.where(bad[:, None], 0.0, gradient)
+
+    def through(self, warp: Warp) -> Kernel:
+        """The same log density in the coordinates of a warp, with the same count."""
+        found = copy.copy(self)
+        found._warp = warp
+        return found
 
     def hessians(self, X: np.ndarray, root: np.ndarray) -> np.ndarray:
         """rootᵀ ∇²log p root at X (n, D), (n, D, D), by central differences along root's columns.
@@ -58,7 +82,9 @@ class Kernel:
 
 
 class Values:
-    """Named values at any number of points, flat and one after another."""
+    """Named values at any number of points, of x or of v, flat and one after another."""
+
+    _warp: Warp | None = None
 
     def __init__(self, density: Density):
         self.shapes = density.shapes()
@@ -72,7 +98,13 @@ class Values:
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Values (n, q) at X (n, D)."""
-        return self._batched(X)[0]
+        return self._batched(X if self._warp is None else self._warp.forward(X))[0]
+
+    def through(self, warp: Warp) -> Values:
+        """The same in the coordinates of a warp."""
+        found = copy.copy(self)
+        found._warp = warp
+        return found
 
     def steady(self, X: np.ndarray) -> np.ndarray:
         """The same, where what varies by rounding alone (the diagonal of a correlation) does not."""
@@ -100,7 +132,7 @@ class Batched:
             raise
         except Exception as error:
             raise InvalidModel(f"{what} {told(error)}") from error
-        self._constants = [jnp.asarray(c) for c in closed.consts]
+        self._constants = [jax.device_put(c) for c in closed.consts]  # asarray would compile
         self.batch = batch
 
         def one(constants: list[Any], x: Any) -> Any:
@@ -111,13 +143,15 @@ class Batched:
                 return (jax.vmap(one, (None, 0))(constants, X),)
             return jax.vmap(jax.value_and_grad(one, argnums=1), (None, 0))(constants, X)
 
-        self._program = Program(every)
+        self._program = Program(every, brief=True)
 
     @in_double
     def __call__(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
         """What the function gives at X (n, D), each output with n in front."""
         X = np.ascontiguousarray(X, dtype=np.float64)
         n = len(X)
+        if n == self.batch:
+            return tuple(np.asarray(part) for part in self._program(self._constants, X))
         padded = np.concatenate([X, np.repeat(X[-1:], -n % self.batch, axis=0)])
         parts = [
             self._program(self._constants, padded[i : i + self.batch])

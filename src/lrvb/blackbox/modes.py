@@ -9,11 +9,13 @@ import numpy as np
 
 from ..errors import InvalidModel
 from .ascent import Summit, lbfgs, newton
+from .basin import all_lead_to
 from .density import Density
 from .kernel import BATCH, Kernel
 
 STEPS = 400  # of Adam, all starts together
 RATE = 0.05
+FIRST = 50  # steps after which one summit is enough, if all climbers lead to it
 EARLY = 100  # steps after which the climbers are remembered: still on the slopes of a funnel
 SUMMITS = 6  # climbers that go on by Newton's method
 FEW = 50  # dimensions to which Newton's method starts by itself, and curvatures are of full rank
@@ -47,11 +49,21 @@ class Modes(NamedTuple):
 
 
 def find_modes(density: Density, kernel: Kernel, seed: int) -> Modes:
-    """64 starts: the model's own and uniform(−2, 2)ᴰ around the origin."""
+    """64 starts: the model's own and uniform(−2, 2)ᴰ around the origin.
+
+    Where all lead to one summit soon, as in regressions, the search ends there.
+    """
     rng = np.random.default_rng(seed)
     own = density.starts[: BATCH - BATCH // 4]
     wide = rng.uniform(-2, 2, (BATCH - len(own), kernel.size))
-    ends, value, slope = _climb(kernel, np.concatenate([own, wide]), density)
+    climb = Climb(kernel, np.concatenate([own, wide]), density)
+    climb.go_on(FIRST)
+    if kernel.size <= FEW and (only := _only_one(kernel, climb)) is not None:
+        return Modes([only], climb.top)
+    climb.go_on(EARLY)
+    slope = climb.top
+    climb.go_on(STEPS)
+    ends, value = climb.best, climb.highest
     found: list[Mode] = []
     tried = 0
     most = SUMMITS if kernel.size <= FEW else 3
@@ -68,36 +80,68 @@ def find_modes(density: Density, kernel: Kernel, seed: int) -> Modes:
     return Modes(found, slope)
 
 
-def _climb(
-    kernel: Kernel, x: np.ndarray, density: Density
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Adam from every start: where they are at the end, log p there, and the best one early on."""
-    first = second = np.zeros_like(x)
-    best = slope = x
-    value, gradient = kernel(x)
-    if not np.isfinite(value).any():
-        raise InvalidModel(
-            f"The log density of {density.source} or its gradient is not a number at any of {len(x)} "
-            "starting points. Look for a log or a square root of a negative number, a division by "
-            "zero, or data outside the support of their distribution."
-        )
-    highest, before = value, value
-    for t in range(1, STEPS + 1):
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+class Climb:
+    """Adam from every start: the best point of each so far and log p there."""
+
+    def __init__(self, kernel: Kernel, x: np.ndarray, density: Density):
+        self._kernel, self._x, self._t = kernel, x, 0
+        self._first = self._second = np.zeros_like(x)
+        self._value, self._gradient = kernel(x)
+        if not np.isfinite(self._value).any():
+            raise InvalidModel(
+                f"The log density of {density.source} or its gradient is not a number at any of {len(x)} "
+                "starting points. Look for a log or a square root of a negative number, a division by "
+                f"zero, or data outside the support of their distribution.{_missing(density)}"
+            )
+        self.best, self.highest, self._before = x, self._value, self._value
+
+    @property
+    def top(self) -> np.ndarray:
+        """The best point of all."""
+        return self.best[np.argmax(self.highest)]
+
+    def go_on(self, until: int) -> None:
+        """To that many steps; beyond `EARLY` no farther than any climber rises."""
+        while self._t < until:
+            self._t += 1
+            self._step()
+            if self._t % 50 == 0:
+                rising = (self.highest > self._before + 0.02) & np.isfinite(self.highest)
+                if self._t > EARLY and not rising.any():
+                    break
+                self._before = self.highest
+
+    def _step(self) -> None:
+        t, gradient = self._t, self._gradient
+        self._first = 0.9 * self._first + 0.1 * gradient
+        self._second = 0.999 * self._second + 0.001 * gradient**2
         rate = RATE * min(1.0, 0.1 + 0.9 * (STEPS - t) / 100)
-        step = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-12)
-        x = np.where(np.isfinite(value)[:, None], x + rate * step, best)
-        value, gradient = kernel(x)
-        better = value > highest
-        best, highest = np.where(better[:, None], x, best), np.where(better, value, highest)
-        if t == EARLY:
-            slope = best[np.argmax(highest)]
-        if t % 50 == 0:
-            rising = (highest > before + 0.02) & np.isfinite(highest)
-            if t > EARLY and not rising.any():
-                break
-            before = highest
-    return best, highest, slope
+        step = self._first / (1 - 0.9**t) / (np.sqrt(self._second / (1 - 0.999**t)) + 1e-12)
+        known = np.isfinite(self._value)[:, None]
+        self._x = np.where(known, self._x + rate * step, self.best)
+        self._value, self._gradient = self._kernel(self._x)
+        better = self._value > self.highest
+        self.best = np.where(better[:, None], self._x, self.best)
+        self.highest = np.where(better, self._value, self.highest)
+
+
+def _missing(density: Density) -> str:
+    """A sentence on the first missing value of the data, if there is one."""
+    for name, values in (density.observed or {}).items():
+        if np.issubdtype(np.asarray(values).dtype, np.floating) and np.isnan(values).any():
+            place = ",".join(map(str, np.argwhere(np.isnan(values))[0]))
+            return f" '{name}[{place}]' of the data is missing: leave it out, or impute it."
+    return ""
+
+
+def _only_one(kernel: Kernel, climb: Climb) -> Mode | None:
+    """The summit that all climbers lead to, if there is one."""
+    summit = newton(kernel, climb.top)
+    if not summit.proper or summit.log_density < climb.highest.max() - 1e-6:
+        return None
+    if not all_lead_to(kernel, summit.x, summit.precision, climb.best):
+        return None
+    return _mode(summit)
 
 
 def _summit(kernel: Kernel, x: np.ndarray) -> Summit:

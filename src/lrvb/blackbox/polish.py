@@ -12,6 +12,7 @@ from .kernel import Kernel, Values
 
 CHAINS = 64
 ROUNDS = 6
+PAUSE = 3  # rounds after which a funnel is looked for, where chains still disagree
 ADAPT, KEEP = 12, 25
 AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
@@ -37,49 +38,64 @@ class Polished(NamedTuple):
     sound: bool  # whether control variates move means by no more than their errors
 
 
-def polish(
-    kernel: Kernel,
-    values: Values,
-    mean: np.ndarray,
-    root: np.ndarray,
-    rng: np.random.Generator,
-    bar: tqdm,
-) -> Polished:
+class Polishing:
     """64 chains from N(mean, root rootᵀ), 12 steps to adapt and 25 kept a round.
 
     After a round whose chains disagree, or whose draws are few, the next is whitened by the draws; of
     r rounds the last ⌈r/2⌉ are kept.
     """
-    x = _starts(kernel, mean, root, rng)
-    step, path = None, 0.5 * np.pi
-    rounds: list[tuple[Chains, np.ndarray]] = []
-    for r in range(ROUNDS):
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        values: Values,
+        mean: np.ndarray,
+        root: np.ndarray,
+        rng: np.random.Generator,
+        bar: tqdm,
+    ):
+        self._kernel, self._values, self._rng, self._bar = kernel, values, rng, bar
+        self._mean, self._root, self._path = mean, root, 0.5 * np.pi
+        self._x = _starts(kernel, mean, root, rng)
+        self._step: float | None = None
+        self._rounds: list[tuple[Chains, np.ndarray]] = []
+        self.agreed = False
+
+    def go_on(self, until: int = ROUNDS) -> Polished:
+        """To that many rounds, or until the chains agree."""
+        while True:
+            found = self._round()
+            spread = found.values.std(axis=0) > 0
+            worst = found.r_hat[spread].max(initial=1.0)
+            enough = found.ess[spread].min(initial=np.inf) >= EFFECTIVE
+            self.agreed = bool(worst <= AGREE and enough)
+            if not self.agreed:
+                self._mean, self._root = found.x.mean(axis=0), _whitened(found.x, self._root)
+                if worst > 1.1:
+                    self._path = min(1.3 * self._path, 6.0)
+            if self.agreed or found.rounds >= until:
+                return found
+
+    def _round(self) -> Polished:
+        r = len(self._rounds)
         chains = hmc(
-            kernel,
-            x,
-            mean,
-            root,
-            rng,
+            self._kernel,
+            self._x,
+            self._mean,
+            self._root,
+            self._rng,
             adapt=ADAPT if r == 0 else ADAPT // 2,
             keep=KEEP,
-            step=step,
-            path=path,
+            step=self._step,
+            path=self._path,
             longest=LONGEST,
             jitter=0.0 if r == 0 else JITTER,
         )
-        x, step = chains.x[-1], chains.step
-        rounds.append((chains, values.steady(chains.x.reshape(-1, kernel.size))))
-        bar.update()
-        kept = rounds[-((r + 2) // 2) :]
-        found = _polished(kept, r + 1)
-        spread = found.values.std(axis=0) > 0
-        worst = found.r_hat[spread].max(initial=1.0)
-        if worst <= AGREE and found.ess[spread].min(initial=np.inf) >= EFFECTIVE:
-            break
-        mean, root = found.x.mean(axis=0), _whitened(found.x, root)
-        if worst > 1.1:
-            path = min(1.3 * path, 6.0)
-    return found
+        self._x, self._step = chains.x[-1], chains.step
+        values = self._values.steady(chains.x.reshape(-1, self._kernel.size))
+        self._rounds.append((chains, values))
+        self._bar.update()
+        return _polished(self._rounds[-((r + 2) // 2) :], r + 1)
 
 
 def _starts(

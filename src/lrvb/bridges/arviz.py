@@ -120,13 +120,15 @@ def _observed(posterior: Posterior) -> xr.Dataset | None:
         for name, column in _allowed(data, {"row"}).items()
     }
     lengths = {column.shape[:1] for column in columns.values()}
+    axes = Axes() if posterior.axes is None else posterior.axes
     variables = {}
     for name, values in columns.items():
-        dims = [f"{name}_dim_{i}" for i in range(values.ndim)]
-        if len(lengths) == 1 and values.ndim:
+        dims = list(axes.of(name, values.shape, columns))
+        if len(lengths) == 1 and dims[:1] == [f"{name}_dim_0"]:
             dims[0] = "row"
         variables[name] = (dims, values)
-    return xr.Dataset(variables)
+    found = xr.Dataset(variables)
+    return found.assign_coords(axes.labels(found.sizes))
 
 
 def _allowed(content: Mapping[str, Any], dimensions: set[str]) -> dict[str, Any]:

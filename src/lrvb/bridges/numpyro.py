@@ -88,12 +88,20 @@ class _Sites:
 
         util = self.numpyro.infer.util
         model = self._enumerated_model() if self.enumerated else self.model
-        seeded = self.numpyro.handlers.seed(self.model, 0)
+        seeded = self.numpyro.handlers.seed(self.model, _key())
 
         def log_density(x: Any) -> Any:
-            return -util.potential_energy(
-                model, self.args, self.kwargs, unpacked(x), enum=self.enumerated
-            )
+            try:
+                return -util.potential_energy(
+                    model, self.args, self.kwargs, unpacked(x), enum=self.enumerated
+                )
+            except ValueError as error:
+                if not self.enumerated:
+                    raise
+                raise InvalidModel(
+                    f"NumPyro could not sum out the discrete sites: {first_line(error)} Every dimension of "
+                    "the data must be that of a numpyro.plate."
+                ) from error
 
         def values(x: Any) -> dict[str, Any]:
             found = util.constrain_fn(
@@ -159,7 +167,7 @@ class _Sites:
         """A run of the model that draws its continuous sites from given uniforms."""
         handlers = self.numpyro.handlers
         model = handlers.substitute(
-            handlers.seed(self.model, jax.random.key(0)), substitute_fn=self._drawn(uniforms)
+            handlers.seed(self.model, _key()), substitute_fn=self._drawn(uniforms)
         )
         return handlers.trace(model).get_trace(*self.args, **self.kwargs)
 
@@ -211,14 +219,15 @@ class _Sites:
             return jnp.concatenate([jnp.ravel(part).astype(jnp.float64) for part in parts])
 
         u = np.random.default_rng(0).random((PRIOR_DRAWS, sum(widths.values())))
-        draws = np.asarray(Program(jax.vmap(prior))(u))
+        draws = np.asarray(Program(jax.vmap(prior), brief=True)(u))
         good = draws[(np.abs(draws) < FAR).all(axis=1)]
         return np.concatenate([np.zeros((1, size)), good])
 
     def _dims(self) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-        """Plates as dimensions of the sites inside them, counted from 0."""
+        """Plates as dimensions of the sites inside them, counted from 0; those of data too."""
         dims, coords = {}, {}
-        for name in self._reported:
+        data = [name for name, site in self.trace.items() if site.get("is_observed")]
+        for name in (*self._reported, *data):
             site = self.trace[name]
             shape = jnp.shape(site["value"])
             found = [f"{name}_dim_{k}" for k in range(len(shape))]
@@ -252,8 +261,13 @@ class _Sites:
 
         plates = [f.dim for s in self.trace.values() for f in s.get("cond_indep_stack", ())]
         first = min(plates, default=0) - 1
-        seeded = self.numpyro.handlers.seed(self.model, 0)
+        seeded = self.numpyro.handlers.seed(self.model, _key())
         return enum(config_enumerate(seeded), first)
+
+
+def _key() -> Any:
+    """The random key of seed 0; `jax.random.key` would compile a program for it."""
+    return jax.random.wrap_key_data(jax.device_put(np.zeros(2, np.uint32)), impl="threefry2x32")
 
 
 def _quantile(distributions: Any, stated: Any, u: Any) -> Any:

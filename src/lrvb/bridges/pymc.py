@@ -36,7 +36,7 @@ def from_pymc(model: Any) -> BlackBox:
             hint = (
                 "; of a Bambi model give model.backend.model" if hasattr(model, "backend") else ""
             )
-            raise InvalidModel(f"model={model!r} must be a pymc.Model{hint}.")
+            raise InvalidModel(f"model is a {type(model).__name__}; it must be a pymc.Model{hint}.")
         try:
             return BlackBox(_density(model))
         except LrvbError:
@@ -116,10 +116,11 @@ def _density(model: Any) -> Density:
     center = np.concatenate([value.ravel() for value in first])
     shapes = {variable.name: value.shape for variable, value in zip(inputs, first, strict=True)}
     known = {variable.name for variable in outputs}
+    observed = {variable.name for variable in model.observed_RVs}
     dims = {
         name: tuple(names)
         for name, names in model.named_vars_to_dims.items()
-        if name in known and None not in names
+        if name in known | observed and None not in names
     }
     used = {dim for names in dims.values() for dim in names}
     return Density(

@@ -12,11 +12,12 @@ import types
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .lazy import core
+from .lazy import core, jax
 
 _ATOMS = (type(None), bool, int, complex, str, bytes, type, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -82,6 +83,17 @@ def _is_own(module: str | None) -> bool:
     return (module or "").partition(".")[0] == _OWN
 
 
+def _is_rule_of_jax(parameters: Mapping[str, Any]) -> bool:
+    """Whether a derivative of its own is one of JAX's functions', such as slogdet's, which nobody changes.
+
+    What `defjvps` makes is written in JAX too, but for whoever calls it.
+    """
+    rule = getattr(parameters.get("jvp_jaxpr_fun"), "debug_info", None)
+    path = str(getattr(rule, "func_src_info", "")).rpartition(" at ")[2]
+    home = str(Path(jax.__file__).parent)
+    return path.startswith(home) and "custom_derivatives" not in path
+
+
 @dataclass
 class Digest:
     """The digest of traced functions; `custom` says that some have derivatives of their own."""
@@ -113,7 +125,7 @@ class Digest:
             self.text(equation.primitive.name)
             for read in equation.invars:
                 self._read(read, number)
-            if equation.primitive.name in _CUSTOM:
+            if equation.primitive.name in _CUSTOM and not _is_rule_of_jax(equation.params):
                 self.custom = True
             for name, value in sorted(equation.params.items()):
                 if equation.primitive.name not in ("jit", "pjit") or name == "jaxpr":

@@ -170,8 +170,9 @@ def average(x: np.ndarray, gradient: np.ndarray, g: np.ndarray) -> Averages:
     moved = controls.weights @ g - own
     with np.errstate(over="ignore", invalid="ignore"):
         spread = controls.weights @ (g - own - moved) ** 2
-    sound = bool((moved**2 <= FAR**2 * plain + 1e-18 * g.var(axis=0)).all())
-    if not sound or not (spread[g.var(axis=0) > 0] > 0).all():
+    varies = np.ptp(g, axis=0) > 0  # of a constant all of these are rounding
+    sound = bool((moved**2 <= FAR**2 * plain + 1e-18 * g.var(axis=0))[varies].all())
+    if not sound or not (spread[varies] > 0).all():
         controls = no_controls(len(g))
     squares = (g - controls.weights @ g) ** 2
     sd = np.sqrt(np.maximum(controls.weights @ squares, 1e-300))
@@ -179,7 +180,8 @@ def average(x: np.ndarray, gradient: np.ndarray, g: np.ndarray) -> Averages:
         controls.residual(F).reshape(by_chain).mean(axis=0).std(axis=0, ddof=1) / np.sqrt(chains)
         for F in (g, squares / (2 * sd))
     ]
-    return Averages(controls.weights, errors[0], errors[1], np.sqrt(plain), sound)
+    errors = [np.where(varies, error, 0.0) for error in (*errors, np.sqrt(plain))]
+    return Averages(controls.weights, errors[0], errors[1], errors[2], sound)
 
 
 def root_of(x: np.ndarray) -> np.ndarray:
@@ -200,4 +202,5 @@ def r_hat(values: np.ndarray) -> np.ndarray:
     between = split.mean(axis=0).var(axis=0, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = (half - 1) / half + between / within
-    return np.sqrt(np.where(within > 0, ratio, 1.0))
+    varies = (within > 0) & (np.ptp(values, axis=(0, 1)) > 0)
+    return np.sqrt(np.where(varies, ratio, 1.0))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
-from ..numerics.lazy import jax
+from ..numerics.lazy import jax, jnp
 from .blocks import FamilyBlock, RealBlock
 from .estimate import Estimate
 from .intervals import check_probability
@@ -147,20 +147,46 @@ class Certificate:
         return None if self.polish is None else self.polish.seconds
 
     @in_double
-    def of(self, f: Callable[[Any], Any], prob: float = 0.94) -> pd.DataFrame:
+    def of(
+        self, f: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]], prob: float = 0.94
+    ) -> pd.DataFrame:
         """Any function of the global variables, written with their moments, as a row of `summary`.
 
         At the moments of a single point, f(m) is the function itself: `lambda m: m.beta.x / m.tau.x`.
-        Linear response's answer beside it is f of the means with sd √(∇fᵀΣ̂∇f).
+        Linear response's answer beside it is f of the means with sd √(∇fᵀΣ̂∇f). With names,
+        `{"ratio": lambda m: ...}`, rows have them, a number each.
         """
         check_probability("prob", prob)
-        flat = self.estimate.flat(f)
-        values = np.asarray(jax.vmap(flat)(self.statistics))
-        lrvb_mean = np.asarray(flat(self.estimate.m))
-        lrvb_sd = np.sqrt(np.diag(np.atleast_2d(self.estimate.of(lambda m: jax.numpy.ravel(f(m))))))
-        found = self._compare(values, lrvb_mean, lrvb_sd)
+        functions = f if isinstance(f, Mapping) else {"": f}
+        if not functions:
+            raise InvalidModel("of has no function: give of(f), or of({'name': f}).")
+        variances = [self.estimate.of(_raveled(one)) for one in functions.values()]
+        parts = [np.sqrt(np.diag(np.atleast_2d(variance))) for variance in variances]
+        for name, part in zip(functions, parts, strict=True):
+            if isinstance(f, Mapping) and len(part) != 1:
+                raise InvalidModel(f"The function '{name}' gives an array; give one number a name.")
+        flat = [self.estimate.flat(one) for one in functions.values()]
+        values = np.hstack([np.asarray(jax.vmap(one)(self.statistics)) for one in flat])
+        lrvb_mean = np.concatenate([np.asarray(one(self.estimate.m)) for one in flat])
+        found = self._compare(values, lrvb_mean, np.concatenate(parts))
+        names = list(functions) if isinstance(f, Mapping) else range(len(lrvb_mean))
+        return self._table(values, found, self._judged(found), names, prob)
+
+    def _judged(self, found: Compared) -> list[tuple[str, str]]:
+        """Verdicts on functions of the quantities, by the same rules as the quantities'."""
+        if self.polish is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ess = (found.sd / found.mean_error) ** 2
+            own = replace(
+                self.polish,
+                r_hat=found.quality,
+                ess=np.where(found.mean_error > 0, ess, np.inf),
+                mean_error=found.mean_error,
+                sd_error=found.sd_error,
+            )
+            return own.judge(found, self.others)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
-        return self._table(values, found, judge(draws, found), range(len(lrvb_mean)), prob)
+        return judge(draws, found)
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n draws of every global block, resampled by their weights, shape (n, *batch, *shape)."""
@@ -230,10 +256,14 @@ class Certificate:
     def _compare(self, values: np.ndarray, lrvb_mean: np.ndarray, lrvb_sd: np.ndarray) -> Compared:
         """Averages over the draws of values (n, q) beside linear response's.
 
-        Errors of chains come from the spread of their averages.
+        Errors of chains come from the spread of their averages. Of a constant linear response knows the
+        value but for rounding.
         """
-        mean = self.weights @ values
+        varies = np.ptp(values, axis=0) > 0
+        mean = np.where(varies, self.weights @ values, values[0])
         centered = values - mean
+        lrvb_mean = np.where(varies | ~np.isclose(lrvb_mean, mean), lrvb_mean, mean)
+        lrvb_sd = np.where(varies | (lrvb_sd > 1e-9 * np.abs(mean)), lrvb_sd, 0.0)
         sd = np.sqrt(self.weights @ centered**2)
         half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
         if self.chains:
@@ -293,3 +323,8 @@ def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.nda
     order = np.argsort(values)
     w = weights[order]
     return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
+
+
+def _raveled(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """f with a flat value."""
+    return lambda m: jnp.ravel(jnp.asarray(f(m)))

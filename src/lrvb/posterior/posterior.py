@@ -162,6 +162,12 @@ class Posterior(WhatIf, Refining, Moments):
         The model's `sample_row(self, t, z, row, rng)` gets raw variables, as `log_row` does: t from
         `draws`, and z given t.
         """
+        if self._origin == "inferred from a log density":
+            raise InvalidModel(
+                "The data of a log density are drawn by the library that states the model: "
+                "numpyro.infer.Predictive(model, posterior.draws(n)), or "
+                "pymc.sample_posterior_predictive(posterior.to_arviz(n), model=model)."
+            )
         return predictive(self.response, self.draws(n, seed), np.random.default_rng(seed), rows)
 
     # ---- draws, files ---------------------------------------------------------------------
