@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import gammaln, log_ndtr
+from scipy.stats import norm
 
 from lrvb.errors import LrvbError
 from lrvb.integrated.coordinates import Bend
 from lrvb.integrated.importance import Budget, integrate, tempered
 from lrvb.integrated.mode import climb
-from lrvb.integrated.proposals import Mixture, SplitT, fit_mixture, fit_sides, probed
+from lrvb.integrated.proposals import (
+    Mixture,
+    SplitT,
+    fit_again,
+    fit_blocks,
+    fit_mixture,
+    fit_sides,
+    probed,
+)
 
 
 def normal(x, mean, sd):
@@ -191,3 +200,24 @@ def test_weights_are_tempered_until_enough_are_effective():
     log_w = np.r_[1000.0, np.random.default_rng(0).normal(size=99)]
     weights = tempered(log_w, 12.0)
     assert 1 / (weights**2).sum() >= 12
+
+
+def test_a_fit_again_reaches_shoulders():
+    """N(0, 0.4²) with a hundredth of N(0, 1), as of an sd that may vanish: no weight far out is large."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 3)) * [1.0, 0.1, 0.4]
+    x[:40, 2] = rng.normal(size=40)
+    w = np.full(len(x), 1 / len(x))
+    far = np.array([[0.5, 0.1, -3.5], [-0.5, -0.1, 3.0]])
+    log_p = norm.logpdf(far[:, 0]) + norm.logpdf(far[:, 1], scale=0.1)
+    log_p += np.log(0.99 * norm.pdf(far[:, 2], scale=0.4) + 0.01 * norm.pdf(far[:, 2]))
+    again, before = fit_again(x, w, 1), fit_blocks(x, w, 1)
+    assert (log_p - again.log_density(far) < 1).all()
+    assert (again.log_density(far) > before.log_density(far)).all()
+    narrow = x * [1.0, 1.0, 0.1]
+    assert len(fit_again(narrow, w, 1).parts) == 2
+    wide = np.concatenate([x, rng.normal(size=(4000, 12))], axis=1)
+    assert len(fit_again(wide, w, 15).parts) == 1
+    drawn = again.draw(4096, 0)
+    inside = again.log_density(drawn)
+    assert np.isfinite(inside).all()

@@ -1,7 +1,8 @@
 """Adaptive importance sampling of any log density, with the verdict on its own weights.
 
 Rounds of quasi-random draws, each from a proposal fitted to all draws before it, are weighed against
-the mixture of all rounds' proposals; a last, larger net comes from the last fit.
+the mixture of all rounds' proposals; a last, larger net comes from the last fit. Where few draws of a round
+count, rounds are longer, and of another fit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Refit = Callable[[np.ndarray, np.ndarray], Proposal]
 _DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
 _COLDEST = 1e-6  # power of weights below which no more of them will be effective
 _ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
+_FAIR = 0.5  # k-hat of the weights from which on a proposal is mended while more are drawn
 
 
 @dataclass(frozen=True)
@@ -96,21 +98,24 @@ def integrate(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     wanting: Callable[[Weighted], bool] | None = None,
+    again: Refit | None = None,
 ) -> Weighted:
     """Weighted draws of exp(target)/Z and log Z; target maps points (n, d) to (n,), −∞ where zero.
 
-    refit makes the next proposal from draws and weights (two t's by default); progress is called
-    with the draws done and expected; `wanting` tells whether draws leave something to be desired.
+    refit makes the next proposal from draws and weights (two t's by default), `again` where those of the last
+    were poor; progress is called with the draws done and expected; `wanting` tells whether draws leave
+    something to be desired.
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))
+    again = again or refit
     proposals: list[Proposal] = [start]
     counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    last, drawn = budget.rounds == 0, 0
+    last, drawn, poor = budget.rounds == 0, 0, False
     while True:
-        n = max(budget.final, drawn) if last else budget.explore
+        n = max(budget.final, drawn) if last else budget.explore * (2 if poor else 1)
         x = proposals[-1].draw(n, seed + len(counts))
         counts.append(n)
         xs.append(x)
@@ -124,12 +129,14 @@ def integrate(
             found = _weighted(points, log_p, log_w)
             if wanting is None or 2 * drawn > budget.limit or not wanting(found):
                 return found
+            poor = poor or not found.k_hat < _FAIR
         else:
             own = log_w[-n:]
             effective = _ess(own) / n if np.isfinite(own).any() else 0.0
             done = len(counts)
-            last = done >= budget.rounds and (effective >= _ENOUGH or done >= budget.most)
-        fitted = refit(points, tempered(log_w, 6 * x.shape[1]))
+            poor = done >= budget.rounds and not effective >= _ENOUGH
+            last = done >= budget.rounds and (not poor or done >= budget.most)
+        fitted = (again if poor else refit)(points, tempered(log_w, 6 * x.shape[1]))
         proposals.append(Mixture((fitted, start), np.array([1 - _DEFENCE, _DEFENCE])))
 
 

@@ -19,7 +19,7 @@ from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .path import Path
-from .proposals import Proposal, Target, fit_blocks, probed
+from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
@@ -56,7 +56,13 @@ def integrate_density(
     log = np.array(kinds) == "log"
     wanting = uncertain(lambda x: in_sds(bend.natural(x), log))
     weighted = integrate(
-        target, proposal, budget=budget, seed=seed, progress=progress, wanting=wanting
+        target,
+        proposal,
+        budget=budget,
+        seed=seed,
+        progress=progress,
+        wanting=wanting,
+        again=lambda x, w: fit_again(x, w, 0),
     )
     return Integral(bend.natural(weighted.x), weighted)
 
@@ -148,6 +154,7 @@ def integrate_path(
             seed,
             progress,
             uncertain(lambda x: in_sds(path.natural(x), log)),
+            lambda x, w: fit_again(x, w, p),
         )
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]

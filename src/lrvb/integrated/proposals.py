@@ -17,6 +17,10 @@ Target = Callable[[np.ndarray], np.ndarray]
 _PROBES = (1.0, 2.0, 3.0, 4.5, 6.0)  # sds from the mode where the fall of log density is measured
 _SCALES = (0.4, 4.0)  # a side's scale relative to the curvature's, at least and at most
 _WIDE = 20  # dimensions from which a t with 7 degrees wastes most draws in its radius
+_WHOLE = 12  # coordinates whose whole covariance a round of draws can tell
+_NARROW = 0.25  # sd of a bent coordinate below which its shoulder is out of reach
+_ROOM = 1.25  # scale of the others' draws beside a shoulder
+_SHOULDER = 0.15  # share of draws of each shoulder
 _CENTERS = np.linspace(-1.2, 1.2, 25)  # in sds, of a side-by-side fit of one axis
 
 
@@ -219,6 +223,30 @@ def fit_blocks(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:
             )
         )
     return Mixture(tuple(parts), rest.weights)
+
+
+def fit_again(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:
+    """Where blocks did not do: half of them, half of a fit of all coordinates, and shoulders.
+
+    The coordinates after the first are bent: an sd that may vanish, or a correlation that may be anything,
+    has a normal shoulder of scale one there, however narrow its middle is. How others follow it so far out is
+    not known: they have some room.
+    """
+    d = x.shape[1]
+    parts: list[Proposal] = [fit_blocks(x, weights, first)]
+    shares = [1.0]
+    if d <= _WHOLE:
+        parts.append(fit_mixture(x, weights, degrees(d)))
+        shares.append(1.0)
+    mean = weights @ x
+    S = (x - mean).T @ ((x - mean) * weights[:, None]) + 1e-9 * np.eye(d)
+    for j in range(first, d):
+        if _NARROW**2 < S[j, j] < 1:
+            V = _ROOM**2 * S
+            V[j], V[:, j], V[j, j] = 0.0, 0.0, 1.0
+            parts.append(SplitT(mean, np.linalg.cholesky(V), np.ones(d), np.ones(d), degrees(d)))
+            shares.append(_SHOULDER * sum(shares[:2]))
+    return Mixture(tuple(parts), np.array(shares) / np.sum(shares))
 
 
 def pooled(proposals: Sequence[Proposal], counts: Sequence[int]) -> Mixture:

@@ -15,6 +15,7 @@ from ....numerics.pareto import smooth_columns
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
+_LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
 
@@ -145,6 +146,7 @@ def certify(
         sd_error = np.hypot(sd_error, np.abs((square - variance).T @ doubt) / (2 * sd**2))
     with np.errstate(divide="ignore"):
         _, tail = smooth_columns(np.log(np.maximum(raw[:, None] * square, np.finfo(float).tiny)))
+    bounded = [label.startswith("corr[") for label in labels]  # no draw is far out
     exact = integral.node_error < NODE_ERROR
     return MixedCertificate(
         method=BLOCK if why else IMPORTANCE,
@@ -161,7 +163,7 @@ def certify(
         probes=0 if integral.noise is None else integral.noise.shape[1],
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
-        tail=pd.Series(tail, index=labels),
+        tail=pd.Series(np.where(bounded, -_LIMIT, np.clip(tail, -_LIMIT, _LIMIT)), index=labels),
     )
 
 
