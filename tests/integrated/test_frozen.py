@@ -8,10 +8,13 @@ from numpy.testing import assert_allclose
 from small import dispersion, intercepts, regression, sloped
 
 from lrvb.integrated.frozen import Frozen, passes, shared
+from lrvb.integrated.frozen_draws import draw, draw_cubic
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.many import Together, can_freeze, integrate_many
+from lrvb.integrated.mode import climb
+from lrvb.integrated.path import Path
 from lrvb.integrated.slopes import Slopes
 
 G, SIZE = 40, 6
@@ -119,3 +122,22 @@ def test_many_levels_have_the_posterior_of_all_draws(family, slopes, monkeypatch
     for one, other in zip(few.effects, every.effects, strict=True):
         assert_allclose(one.mean, other.mean, atol=0.02)
         assert_allclose(one.sd, other.sd, rtol=0.02)
+
+
+def test_frozen_sums_are_drawn_from_as_their_cubic_is():
+    """The same posterior and evidence, whichever is drawn from, where both will do."""
+    inside, _ = made("shaped", slopes=False, G=150)
+    longest = np.where(np.array(inside.kinds) == "free", np.inf, 1.0)
+    found = integrate_many(Together(inside), inside, inside.start(), longest)
+    assert found.near is not None
+    center, spread = found.weighted.mean(found.theta), found.weighted.sd(found.theta)
+    frozen = Frozen(inside, center, spread)
+    mode = climb(frozen.log_density, center, frozen.derivatives, longest)
+    path = Path(frozen, mode, straight=True)
+    cubic, itself = (way(path, inside.log_density, 0, None) for way in (draw_cubic, draw))
+    assert itself.off < 0.01
+    a, b = cubic.weighted, itself.weighted
+    error = np.hypot(a.mean_error(cubic.theta), b.mean_error(itself.theta))
+    gap = np.abs(a.mean(cubic.theta) - b.mean(itself.theta))
+    assert np.all(gap < 5 * error + 0.01 * spread)
+    assert abs(a.log_evidence - b.log_evidence) < 0.05

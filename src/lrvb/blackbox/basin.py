@@ -34,17 +34,19 @@ def all_lead_to(
             return True
         if ((g[away] ** 2).sum(axis=1) < STILL).any():
             return False
-        new = u + t[:, None] * d
+        step = t[:, None] * d
+        new = u + step * _short(step, u)
         new_value, new_g = _at(kernel, summit, root, new)
-        took = away & (new_value >= value + _ENOUGH * t * (g * d).sum(axis=1))
         s, y = new - u, g - new_g
+        took = away & (new_value >= value + _ENOUGH * (g * s).sum(axis=1))
         sy = (s * y).sum(axis=1)
         good = took & (sy > 1e-10 * np.sqrt((s**2).sum(axis=1) * (y**2).sum(axis=1)))
         S, Y = _remembered(S, s, good), _remembered(Y, y, good)
         rho = _remembered(rho, 1 / np.where(good, sy, 1.0), good)
         u = np.where(took[:, None], new, u)
         value, g = np.where(took, new_value, value), np.where(took[:, None], new_g, g)
-        t = np.where(took, 1.0, 0.3 * t)
+        # Where log p is convex there is no curvature to learn, and steps grow.
+        t = np.where(good, 1.0, np.where(took, 2.0, 0.3) * t)
         turned = _direction(g, S, Y, rho)
         turned = np.where(((turned * g).sum(axis=1) > 0)[:, None], turned, g)
         d = np.where(took[:, None], turned * _short(turned, u), d)

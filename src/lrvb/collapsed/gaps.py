@@ -18,9 +18,8 @@ from ..statement.programs import shared
 from ..statement.structure import Structure
 from .row_optimum import RowOptimum, collapse, local_hessians, solve_upper
 
-_FEWER = (
-    0.4  # 16 nodes for derivatives: of corrections in sds they are off by 2e-4 where sd(z) is 2.5
-)
+#: 16 nodes for derivatives: of corrections in sds they are off by 2e-4 where sd(z) is 2.5.
+_FEWER = 0.4
 Term = Callable[[Any, Any, Any], Any]
 
 

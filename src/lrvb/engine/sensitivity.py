@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..collapsed.autodiff import row_density_program, row_sum_program, score_program
 from ..collapsed.chunks import chunk_length, chunks, point_chunks
 from ..collapsed.partitions import PartitionedSum, require_unchanged
+from ..collapsed.row_programs import row_density_program, row_sum_program, score_program
 from ..data.tables import Rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.algebra import linear_response

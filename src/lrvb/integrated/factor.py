@@ -18,6 +18,8 @@ from .louis import louis
 from .regression import lifted
 from .terms import split_by_size, spread_derivatives
 
+_FEW = 31  # nodes of derivatives on the way to a mode
+
 
 class Factor(FactorNodes):
     """The density with its derivatives, and what the sums say of every level."""
@@ -27,8 +29,11 @@ class Factor(FactorNodes):
 
         S and H are derivatives of log p(y, z | θ), with expectations over z given y.
         """
-        ends, unseen = self._ends(theta[None]), self._frame is not None and self._box is None
-        sums = (self._resolved if unseen else self._sums)(theta[None], ends)
+        ends = self._ends(theta[None])
+        if self.hurried and self._frame is not None:
+            sums, self.nodes = self._resolved(theta[None], ends)
+        else:
+            sums = self._sums(theta[None], ends)
         p, d, k = self.p, len(theta), self.k
         Z = self._nodes(sums.grid)[0]
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
@@ -38,8 +43,11 @@ class Factor(FactorNodes):
                 precision = self._precision(theta[None])[0][0]
                 here = self._seen(sums)
                 self._frame = Frame.around(*here, precision, theta.copy(), self._like_beta())
-                if self.q == 1:  # half of the nodes have the same sums. See: _resolved
-                    Z, P = (part[:, ::2] for part in (Z, P))
+                if (
+                    self.q == 1
+                ):  # the value needs all nodes of a wide window, a step of Newton's does not
+                    few = 2 if self.hurried else max(1, self.nodes // _FEW)
+                    Z, P = (part[:, ::few] for part in (Z, P))
                     P = P / P.sum(1)[:, None]
         counts, tail = self.groups.counts, theta[p + k :]
         S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))

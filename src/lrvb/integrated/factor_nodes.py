@@ -19,10 +19,7 @@ _MARGIN = 1.05  # by which ends found at some points are moved outwards for othe
 _MOVE = 1e-2  # of differences of means in θ
 _SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
 _STEPS = 50  # of Newton's, to the modes
-_EVEN, _BENT = (
-    61,
-    31,
-)  # evenly spaced nodes that are tried before bent ones, and the fewest of those
+_EVEN, _BENT = 61, 31  # even nodes that are tried before bent ones, and the fewest of those
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
@@ -121,14 +118,14 @@ class FactorNodes(FactorDensity):
         """The same where groups have no modes: moments, how they move, and windows around them."""
         center, precision = theta[0], self._precision(theta[:1])[0][0]
         ends = self._ends(theta[:1])
-        mean, cov = self._seen(self._resolved(theta[:1], ends))
+        mean, cov = self._seen(self._resolved(theta[:1], ends)[0])
         frame = Frame.around(mean, cov, precision, center, self._like_beta())
         if move:
             still = np.arange(self.p, self.p + self.k)  # the spread's own part is in closed form
             means = np.repeat(mean[None], len(center) + 1, axis=0)
             for i in np.setdiff1d(np.arange(len(center)), still):
                 point = center + _MOVE * (np.arange(len(center)) == i)
-                means[i + 1], _ = self._seen(self._sums(point[None], ends))
+                means[i + 1], _ = self._seen(self._resolved(point[None], ends)[0])
             frame = frame.moving(means, _MOVE, precision)
         self._frame = frame
         low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
@@ -173,17 +170,18 @@ class FactorNodes(FactorDensity):
 
         return look
 
-    def _resolved(self, theta: np.ndarray, ends: Ends) -> Sums:
+    def _resolved(self, theta: np.ndarray, ends: Ends) -> tuple[Sums, int]:
         """Sums of all groups at one point (1, d), with as many nodes as half of them confirm."""
         every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
-        self.nodes = max(self._first, _SCANNED[self.q - 1])
+        here = copy(self)
+        here.nodes = _SCANNED[self.q - 1]
         while True:
-            sums = self._sums(theta, ends)
+            sums = here._sums(theta, ends)
             half = 2**self.q * sums.P[:, :, *every].sum(axes)
             off = np.abs(np.log(np.maximum(half, 1e-300) / sums.total)).max(initial=0.0)
-            if off < EACH or self.nodes > self.ladder[-1]:
-                return sums
-            self.nodes = 2 * self.nodes - 1
+            if off < EACH or here.nodes > self.ladder[-1]:
+                return sums, here.nodes
+            here.nodes = 2 * here.nodes - 1
 
     def _modes(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
@@ -199,8 +197,9 @@ class FactorNodes(FactorDensity):
                 break
             found = self._step(sums.take(far), precision[far], z[far])
             C[far] = found.C
-            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever
-            over = (found.gradient * step).sum(-1) < -gain
+            # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever;
+            # but so close to it that is rounding
+            over = ((found.gradient * step).sum(-1) < -gain) & (gain > close**2)
             step = np.where(over[..., None], -step / 2, found.step)
             z[far] += step
             gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))

@@ -30,6 +30,8 @@ class Levels(Factor):
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
         first = 31 if len(term.codes) < MANY else 11
+        if not rows.likelihood.concave:
+            first *= 4  # until it is known how far bumps are apart
         super().__init__(rows, (term,), merge, nodes or first)
 
     def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:

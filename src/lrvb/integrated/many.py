@@ -31,7 +31,7 @@ from .surrogate import CHECKED, NotSmooth, points_needed
 _ROWS = 300  # the first mode is that of the geometric mean of so many rows and all of them,
 _LEVELS = 50  # in at least so many levels,
 _NODES = 11  # with so many nodes,
-_NEAR = 0.1  # to so many of its sds
+_NEAR = 0.3  # to so many of its sds, which are wider than those of all rows
 _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
 

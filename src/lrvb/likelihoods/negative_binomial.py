@@ -79,7 +79,7 @@ class NegativeBinomial(Likelihood):
         larger = 1 / (1 + small)
         smaller = small * larger
         above = odds >= 0
-        log_left = np.log(larger) - np.maximum(odds, 0.0)
+        log_left = -np.log1p(small) - np.maximum(odds, 0.0)  # to all digits where it is tiny
         return np.where(above, larger, smaller), np.where(above, smaller, larger), log_left
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:

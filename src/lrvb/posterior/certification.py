@@ -113,7 +113,7 @@ class Certifier:
 
         if few and not kept[0].weighted.k_hat < K_HAT:
             add(sampling.second_order(self.response))
-        rough = kept[0].certificate.rough
+        rough = kept[0].certificate.rough & few  # in many coordinates no fit to draws is better
         if (unsettled() or rough.any()) and (thorough or few):
             before = len(kept)
             add(self._adapted(sampling, rough, thorough))
@@ -142,7 +142,8 @@ class Certifier:
                 return False
             return self._of_weights(target, weighted).unsettled > 0
 
-        return sampling.adapted(values, wanting if thorough else None)
+        more = thorough and target.size <= MOST
+        return sampling.adapted(values, wanting if more else None)
 
     def _look_around(
         self, target: Target, purse: Purse, seed: int, starts: int, unsettled: bool

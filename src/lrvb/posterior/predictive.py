@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..collapsed.autodiff import AutodiffSum, natural_program
+from ..collapsed.autodiff import AutodiffSum
 from ..collapsed.chunks import chunks
+from ..collapsed.row_programs import natural_program
 from ..data.tables import Row
 from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError

@@ -23,9 +23,7 @@ ROWS = 4096  # that say how the curvature changes, and so the sds; means are of 
 FEWEST = 4  # rows for each coordinate, below which a sample of them says nothing
 SOME = 1000  # rows whose other modes are looked for
 STARTS = 8
-FREE = (
-    5e5  # of them, in up to 50 coordinates, take about a second, as an automatic certificate does
-)
+FREE = 5e5  # of them, in up to 50 coordinates, take about a second, as a certificate may
 STEPS = 20  # curvatures of a fit from a far start
 FAR_SHIFT, FAR_CHANGE = 0.15, 0.2  # of any quantity, from which none is sure
 SHIFT, RATIO = 0.08, np.log(1.08)  # of an sd: somewhat less than a certificate allows

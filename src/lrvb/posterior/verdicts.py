@@ -20,9 +20,7 @@ K_SQUARE = 0.8  # the same of weights times squares, whose k̂ is near a half fo
 ROUGH = 0.3  # from which a repaired sd stands on so few squares that better draws are made
 ESS = 100.0  # effective draws below which draws confirm nothing
 R_HAT = 1.05
-ERROR = (
-    0.06  # of a mean in sds, and of a log sd: with more, ten per cent cannot be told from twenty
-)
+ERROR = 0.06  # of a mean in sds, and of a log sd: with more, 10 % cannot be told from 20 %
 TAIL = 0.4  # tail index from which an sd is not finite for all that the draws can say
 MODE = 0.01  # share of the evidence from which another mode matters
 
