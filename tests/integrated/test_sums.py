@@ -189,6 +189,20 @@ def test_slopes_agree_with_dense_quadrature(family, correlated):
     assert abs(model.log_density(theta[None])[0] - expected) < 5e-3
 
 
+def test_effects_in_one_line():
+    """Towards ρ = −1 the sums do not depend on ρ, and where double precision ends nothing is possible.
+
+    What is left of them is the prior of z = atanh ρ: with LKJ(2), (1 − ρ²)², which falls like exp −4|z|.
+    """
+    model, *_, theta = slopes_model("bernoulli", correlated=True)
+    at = np.repeat(np.asarray(theta, float)[None], 4, axis=0)
+    z = model.p + 2
+    at[:, z] = -8.0, -10.0, -11.9, -22.0
+    found = model.log_density(at)
+    assert_allclose(np.diff(found[:3]), [-8.0, -7.6], atol=1e-5)
+    assert found[3] == -np.inf
+
+
 def nested_model(family, step=0.6):
     rng = np.random.default_rng(1)
     n = 30

@@ -21,7 +21,7 @@ FAR, NEAR = 20.0, 14.0  # fall of the log integrand at the ends: e^−20 = 2e-9,
 MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
 _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
 _ROWS = 2.0**17  # rows × points at a time
-_REACH = 12.0  # |log sd| up to which double precision carries the sums
+_REACH = 12.0  # |log sd|, and |atanh ρ|, up to which double precision carries the sums
 
 
 class Sums(NamedTuple):
@@ -76,7 +76,8 @@ class FactorDensity(ABC):
         self.constant = rows.likelihood.constant(rows.columns)
         self.p, self.q, self.k = rows.p, R.shape[1], sum(term.size for term in terms)
         self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
-        self._log = np.array(self.kinds) == "log"
+        kinds = np.array(self.kinds)
+        self._log, self._bounded = kinds == "log", np.isin(kinds, ("log", "correlation"))
         self._box: tuple[np.ndarray, np.ndarray] | None
         self._frame: Frame | None
         self.forget()
@@ -251,8 +252,8 @@ class FactorDensity(ABC):
         return [slice(end - term.q, end) for term, end in zip(self.terms, ends, strict=True)]
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
-        """Indices of points whose sds are within double precision's reach."""
-        away = np.abs(theta - self.start())[:, self._log]
+        """Indices of points whose sds and correlations are within double precision's reach."""
+        away = np.abs(theta - self.start())[:, self._bounded]
         return np.flatnonzero((away < _REACH).all(1))
 
     @property
