@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..errors import LrvbError
-from ..numerics.pareto import smooth
+from ..numerics.pareto import smooth, smooth_columns
 from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 
 Refit = Callable[[np.ndarray, np.ndarray], Proposal]
@@ -77,6 +77,10 @@ class Weighted:
         error = np.sqrt(np.tensordot(self.raw**2, (square - variance) ** 2, axes=1))
         return error / (2 * np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
 
+    def tails(self, values: np.ndarray) -> np.ndarray:
+        """k̂ (a,) of the weighted squares that make the sds of values (n, a)."""
+        return tails_of(self.raw, (values - self.mean(values)) ** 2)
+
     def quantile(self, values: np.ndarray, p: float | np.ndarray) -> np.ndarray:
         """Quantiles of f from its values (n,), linear between the middles of its steps."""
         order = np.argsort(values)
@@ -88,6 +92,12 @@ class Weighted:
         order = np.argsort(-self.weights)
         reach = int(np.searchsorted(np.cumsum(self.weights[order]), 1 - ignored)) + 1
         return np.sort(order[:reach])
+
+
+def tails_of(raw: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """k̂ (a,) of squares (n, a) with these weights (n,): where it is large, a few draws decide an sd."""
+    least = np.finfo(float).tiny
+    return smooth_columns(np.log(np.maximum(raw[:, None] * square, least)))[1]
 
 
 def integrate(

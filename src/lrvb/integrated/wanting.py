@@ -9,7 +9,8 @@ import numpy as np
 from .importance import Weighted
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-WANTED = 0.03  # of an sd, above which more draws are taken
+WANTED = 0.02  # of an sd, above which more draws are taken
+TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known
 
 
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
@@ -20,9 +21,9 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted]
             return True
         v = values(found.x)
         sd = np.maximum(found.sd(v), 1e-300)
-        return bool(
-            (found.mean_error(v) > MEAN_ERROR * sd).any() or (found.sd_error(v) > WANTED * sd).any()
-        )
+        if (found.mean_error(v) > MEAN_ERROR * sd).any():
+            return True
+        return bool((found.sd_error(v) > WANTED * sd).any() or (found.tails(v) >= TAIL).any())
 
     return wanting
 
