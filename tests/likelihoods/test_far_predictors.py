@@ -45,3 +45,12 @@ def test_kernels_are_log_densities_far_out(family: str, far: float) -> None:
     low, high = (likelihood.kernel(y, eta + move, GIVEN) for move in (-1e-4, 1e-4))
     slope = (high - low) / 2e-4
     assert_allclose(score[near], slope[near], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["hurdle_poisson", "hurdle_negbinomial"])
+def test_positive_counts_of_hardly_any_rate_are_one(family: str) -> None:
+    """P(y > 1 | y > 0) is about e^η: none of a thousand counts is more, and P(0) rounds to 1."""
+    rng = np.random.default_rng(0)
+    drawn = likelihood_of(family).draw(rng, np.full(1000, -45.0), GIVEN)
+    assert set(drawn) == {0.0, 1.0}
+    assert abs((drawn == 0).mean() - 0.3) < 5 * np.sqrt(0.21 / 1000)

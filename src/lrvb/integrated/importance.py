@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..errors import LrvbError
-from ..numerics.pareto import smooth
+from ..numerics.pareto import smooth, smooth_columns
 from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 
 Refit = Callable[[np.ndarray, np.ndarray], Proposal]
+Wanting = Callable[["Weighted"], "np.ndarray | None"]
 
 _DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
 _COLDEST = 1e-6  # power of weights below which no more of them will be effective
@@ -90,6 +91,12 @@ class Weighted:
         return np.sort(order[:reach])
 
 
+def tails_of(raw: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """k̂ (a,) of squares (n, a) with these weights (n,): where it is large, a few draws decide an sd."""
+    least = np.finfo(float).tiny
+    return smooth_columns(np.log(np.maximum(raw[:, None] * square, least)))[1]
+
+
 def integrate(
     target: Target,
     start: Proposal,
@@ -97,14 +104,14 @@ def integrate(
     budget: Budget | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-    wanting: Callable[[Weighted], bool] | None = None,
+    wanting: Wanting | None = None,
     again: Refit | None = None,
 ) -> Weighted:
     """Weighted draws of exp(target)/Z and log Z; target maps points (n, d) to (n,), −∞ where zero.
 
     refit makes the next proposal from draws and weights (two t's by default), `again` where those of the last
-    were poor; progress is called with the draws done and expected; `wanting` tells whether draws leave
-    something to be desired.
+    were poor; progress is called with the draws done and expected; `wanting` tells where more draws are
+    to be desired, by factors of the weights (n,), or that none are.
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))
@@ -127,9 +134,10 @@ def integrate(
         if last:
             drawn += n
             found = _weighted(points, log_p, log_w)
-            if wanting is None or 2 * drawn > budget.limit or not wanting(found):
+            lacking = None if wanting is None or 2 * drawn > budget.limit else wanting(found)
+            if lacking is None:
                 return found
-            poor = poor or not found.k_hat < _FAIR
+            poor, log_w = poor or not found.k_hat < _FAIR, log_w + lacking
         else:
             own = log_w[-n:]
             effective = _ess(own) / n if np.isfinite(own).any() else 0.0

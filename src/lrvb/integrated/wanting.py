@@ -6,23 +6,31 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .importance import Weighted
+from .importance import Wanting, Weighted, tails_of
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
-WANTED = 0.03  # of an sd, above which more draws are taken
+WANTED = 0.02  # of an sd, above which more draws are taken
+TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known
 
 
-def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weighted], bool]:
-    """Whether weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large."""
+def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Wanting:
+    """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
-    def wanting(found: Weighted) -> bool:
-        if not found.k_hat < 0.7:
-            return True
+    Where few draws decide an sd, half of those to come are wanted where its variance is.
+    """
+
+    def wanting(found: Weighted) -> np.ndarray | None:
         v = values(found.x)
-        sd = np.maximum(found.sd(v), 1e-300)
-        return bool(
-            (found.mean_error(v) > MEAN_ERROR * sd).any() or (found.sd_error(v) > WANTED * sd).any()
-        )
+        square = (v - found.mean(v)) ** 2
+        variance = np.maximum(found.mean(square), 1e-300)
+        long = tails_of(found.raw, square) >= TAIL
+        if long.any():
+            return np.log1p((square[:, long] / variance[long]).mean(1)) - np.log(2)
+        sd = np.sqrt(variance)
+        poor = not found.k_hat < 0.7 or (found.mean_error(v) > MEAN_ERROR * sd).any()
+        if poor or (found.sd_error(v) > WANTED * sd).any():
+            return np.zeros(len(v))
+        return None
 
     return wanting
 

@@ -279,10 +279,14 @@ class _Hurdle(_Zeros):
         return np.where(y < 0, 0.0, h + (1 - h) * np.where(y < 1, 0.0, share))
 
     def draw(self, rng: np.random.Generator, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
-        """Quantiles of the counts at probabilities beyond P(0), some of them made zero."""
+        """Quantiles of the counts at probabilities beyond P(0), some of them made zero.
+
+        Where rates are so small that such a probability rounds to 1, the count is 1.
+        """
         zero = np.exp(self.base.log_zero(eta, given))
-        u = rng.uniform(size=np.shape(eta))
-        y = np.maximum(self.base.quantile(zero + (1 - zero) * u, eta, given), 1.0)
+        beyond = zero + (1 - zero) * rng.uniform(size=np.shape(eta))
+        below = np.minimum(beyond, np.nextafter(1.0, 0.0))
+        y = np.maximum(self.base.quantile(below, eta, given), 1.0)
         return np.where(rng.uniform(size=y.shape) < given["hurdle"], 0.0, y)
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:

@@ -137,10 +137,10 @@ class Certifier:
         def values(x: np.ndarray) -> np.ndarray:
             return self._in_units(target.statistics(x))[:, asked]
 
-        def wanting(weighted: Weighted) -> bool:
-            if not weighted.k_hat < K_HAT:
-                return False
-            return self._of_weights(target, weighted).unsettled > 0
+        def wanting(weighted: Weighted) -> np.ndarray | None:
+            if not weighted.k_hat < K_HAT or not self._of_weights(target, weighted).unsettled:
+                return None
+            return np.zeros(len(weighted.x))
 
         more = thorough and target.size <= MOST
         return sampling.adapted(values, wanting if more else None)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..engine.modes import Mode, share_of
 from ..engine.response import Response
 from ..engine.second_order import refine
 from ..errors import LrvbError
-from ..integrated.importance import Budget, Weighted, integrate
+from ..integrated.importance import Budget, Wanting, Weighted, integrate
 from ..integrated.proposals import Gaussian, Proposal
 from ..numerics.hmc import Chains, hmc, r_hat
 from .proposal import (
@@ -78,7 +76,7 @@ class Sampling:
         return integrate(target, start, budget=Budget(draws, rounds=0), seed=self.seed)
 
     def adapted(
-        self, values: Values | None = None, wanting: Callable[[Weighted], bool] | None = None
+        self, values: Values | None = None, wanting: Wanting | None = None
     ) -> Weighted | None:
         """Draws from proposals fitted to the draws before them, from a wider start; None if too many.
 

@@ -140,8 +140,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         require_noise(design)
         standard = standardisation(design)
         why = (
-            f"factorization={self.factorization!r} is a variational fit, which nothing has checked; "
-            '"blocked" integrates, and checks itself'
+            'a variational fit, which nothing has checked; "blocked" integrates, and checks itself'
         )
         if self.factorization == "blocked":
             try:

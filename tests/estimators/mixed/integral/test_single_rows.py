@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit, ndtr
 
 import lrvb
 
-N, ONES = 150, 60
+
+def averaged(eta: np.ndarray, sd: float) -> np.ndarray:
+    """E[1/(1 + e^−(η + z))] with z ~ N(0, sd²), by sums over z, or over the noise where sd is large."""
+    if sd < 5:
+        z = np.linspace(-8, 8, 401)
+        w = np.exp(-(z**2) / 2)
+        return expit(eta[:, None] + sd * z) @ (w / w.sum())
+    u = np.linspace(-40, 40, 801)
+    w = expit(u) * expit(-u)
+    return ndtr((eta[:, None] + u) / sd) @ (w / w.sum())
 
 
-def test_an_effect_of_every_row_against_a_grid():
-    """p(ones) of one logistic-normal probability, on a grid of the intercept and the log sd."""
-    y = (np.arange(N) < ONES).astype(int)
-    x = np.tile([-1.0, 0.0, 1.0], N // 3)
-    model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli").fit({"y": y, "x": x, "g": np.arange(N)})
-    # the marginal probability of η/√(1 + sd²) at three values of x, by a dense sum over the effect
-    (half_t,) = model.priors_.terms[0].sds
-    prior, slope_sd = model.priors_, model.priors_.sd[1]
-    z = np.linspace(-7, 7, 401)
-    w = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
-    sds = np.exp(np.linspace(-4, np.log(150), 60))
-    counts = [(y[x == v].sum(), (x == v).sum()) for v in (-1.0, 0.0, 1.0)]
-    weight = np.empty(len(sds))
+def on_a_grid(
+    model: lrvb.MixedModel, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of the sd and their weights: sums over a grid of both coefficients at every value."""
+    prior = model.priors_
+    (half_t,) = prior.terms[0].sds
+    sds = np.exp(np.linspace(-4, np.log(3000), 90))
+    ratios = np.linspace(-2.5, 2.5, 151)
+    cells = np.unique(np.column_stack([x, y]), axis=0, return_counts=True)
+    log_weight = np.empty(len(sds))
     for i, sd in enumerate(sds):
-        eta = np.linspace(-40, 40, 1601) * max(1.0, sd / 10)
-        p = np.array([(w / (1 + np.exp(-np.clip(e + sd * z, -700, 700)))).sum() for e in eta])
-        b0, b1 = (np.linspace(-1, 1, 121) * np.hypot(1.0, sd) for _ in range(2))
-        total = -(((b0 - prior.mean[0]) / prior.sd[0]) ** 2)[:, None] / 2 - (b1 / slope_sd) ** 2 / 2
-        for v, (ones, n) in zip((-1.0, 0.0, 1.0), counts, strict=True):
-            q = np.interp(b0[:, None] + v * b1, eta, p)
-            total = total + ones * np.log(q) + (n - ones) * np.log1p(-q)
-        area = (b0[1] - b0[0]) * (b1[1] - b1[0])
-        weight[i] = np.exp(total + 105).sum() * area * np.exp(half_t.log_density(sd)) * sd
-    weight /= weight.sum()
-    found = model.summary().loc["sd[1|g]"]
+        b = ratios * np.hypot(1.0, sd)
+        eta = np.linspace(-1, 1, 2001) * np.abs(b).max() * (1 + np.abs(x).max())
+        log_p, log_q = (np.log(averaged(side * eta, sd)) for side in (1, -1))
+        slope = (b / prior.sd[1]) ** 2 / 2
+        total = -(((b - prior.mean[0]) / prior.sd[0]) ** 2)[:, None] / 2 - slope
+        for (at, one), count in zip(*cells, strict=True):
+            total += count * np.interp(b[:, None] + at * b, eta, log_p if one else log_q)
+        top = total.max()
+        area = np.log(np.exp(total - top).sum()) + top + 2 * np.log(b[1] - b[0])
+        log_weight[i] = area + half_t.log_density(sd) + np.log(sd)
+    weight = np.exp(log_weight - log_weight.max())
+    return sds, weight / weight.sum()
+
+
+def check(model: lrvb.MixedModel, x: np.ndarray, y: np.ndarray) -> None:
+    """Mean, sd and quantiles of the sd are those of the grid, to four Monte Carlo errors."""
+    sds, weight = on_a_grid(model, x, y)
     mean = weight @ sds
     sd = np.sqrt(weight @ sds**2 - mean**2)
-    # the sd's tail, nearly sd⁻², leaves its own sd to a few draws far out: the verdict says so
-    assert found["verdict"] != "trust"
-    assert model.certificate_.exact
-    assert abs(found["mean"] - mean) < sd / 4
+    found, certificate = model.summary().loc["sd[1|g]"], model.certificate_
+    assert certificate.exact
+    assert found["verdict"] == "trust"
+    assert abs(found["mean"] - mean) < 4 * certificate.mean_error["sd[1|g]"] * sd
+    assert abs(np.log(found["sd"] / sd)) < 4 * certificate.sd_error["sd[1|g]"]
     lower, median, upper = np.interp([0.03, 0.5, 0.97], np.cumsum(weight), sds)
     assert found["lower"] < median < found["upper"]
     # ends of an interval are where 3 % of about 2000 effective draws are: to some 13 % of those
@@ -47,10 +61,16 @@ def test_an_effect_of_every_row_against_a_grid():
     assert abs(np.log(found["upper"] / upper)) < 0.2
 
 
-def test_a_row_a_group_with_a_column_of_its_own():
-    """Every row's group differs: bent nodes follow sds of a hundred and more with some sixty of them."""
+def test_rows_with_three_values_of_a_column():
+    y = (np.arange(150) < 60).astype(int)
+    x = np.tile([-1.0, 0.0, 1.0], 50)
+    model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli").fit({"y": y, "x": x, "g": np.arange(150)})
+    check(model, x, y)
+
+
+def test_rows_with_a_value_each():
+    """Every row's group differs: bent nodes follow sds of a hundred and more."""
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=40), (rng.random(40) < 0.4).astype(int)
     model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli").fit({"y": y, "x": x, "g": np.arange(40)})
-    assert model.certificate_.exact
-    assert model.certificate_.node_error < 0.01
+    check(model, x, y)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from ....integrated.importance import tails_of
 from ....integrated.integral import Integral
 from ....integrated.integration import NODE_ERROR
 from ....integrated.wanting import MEAN_ERROR, SD_ERROR
-from ....numerics.pareto import smooth_columns
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
+TAIL = 0.6  # k-hat of squares: from a half on an sd's error is not known, and k-hat is to a tenth
 _LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
@@ -58,7 +59,7 @@ class MixedCertificate:
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
         few = self.refused <= REFUSED * self.draws and not self.unknown
-        sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < K_HAT
+        sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < TAIL
         if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
@@ -87,7 +88,7 @@ class MixedCertificate:
         poor = [name for name in names if self.verdict(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
-            if max(float(self.tail.get(name, -np.inf)) for name in poor) >= K_HAT:
+            if max(float(self.tail.get(name, -np.inf)) for name in poor) >= TAIL:
                 return f"{head}: a few draws far out decide the sd of {listed}; read the interval instead."
             return (
                 f"{head}: Monte Carlo's error of {listed} is above {MEAN_ERROR:.2f} sds of a mean or "
@@ -144,8 +145,7 @@ def certify(
         doubt = weights * (integral.doubt[at] - weights @ integral.doubt[at])
         mean_error = np.hypot(mean_error, np.abs(away.T @ doubt) / sd)
         sd_error = np.hypot(sd_error, np.abs((square - variance).T @ doubt) / (2 * sd**2))
-    with np.errstate(divide="ignore"):
-        _, tail = smooth_columns(np.log(np.maximum(raw[:, None] * square, np.finfo(float).tiny)))
+    tail = tails_of(raw, square)
     bounded = [label.startswith("corr[") for label in labels]  # no draw is far out
     exact = integral.node_error < NODE_ERROR
     return MixedCertificate(
