@@ -111,7 +111,7 @@ def integrate(
 
     refit makes the next proposal from draws and weights (two t's by default), `again` where those of the last
     were poor; progress is called with the draws done and expected; `wanting` tells where more draws are
-    to be desired, by factors of the weights (n,), or that none are.
+    to be desired, by log factors of the weights (n,), or that none are.
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))

@@ -16,6 +16,7 @@ TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself n
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Wanting:
     """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
+    What is given back has log factors of the weights, whose mean under these is 1.
     Where few draws decide an sd, half of those to come are wanted where its variance is.
     """
 
