@@ -23,7 +23,7 @@ from .lines import Line
 from .nested_sums import TooManyNodes
 from .regression import Regression, lifted
 from .terms import Term
-from .tree import grow
+from .tree import every_level, grow
 
 _REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
 _STEPS = (1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25)  # in units of the smallest conditional sd of a sum
@@ -80,7 +80,7 @@ class Chain:
     """
 
     def __init__(self, rows: Regression, terms: Sequence[Term]):
-        self.terms, self.p, self.k = tuple(terms), rows.p, len(terms)
+        self.given, self.terms, self.p, self.k = rows, tuple(terms), rows.p, len(terms)
         tree = grow([term.codes for term in terms])
         self.rows, self.of, self.depths = rows.take(tree.rows), tree.of, tree.depths
         self.parents = [depth.parent for depth in self.depths]
@@ -115,6 +115,11 @@ class Chain:
         """A first θ: β at its prior mean, sds of ½, dispersions at their start."""
         tail = self.rows.dispersion_start()
         return np.r_[self.rows.mean, np.full(self.k, np.log(0.5 * self.rows.unit)), tail]
+
+    def some(self, every: int) -> Chain:
+        """Every so many-th of the outermost levels alone."""
+        chosen = every_level(self.terms[0].codes, every)
+        return Chain(self.given.take(chosen), [term.take(chosen) for term in self.terms])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where sds are beyond the nodes."""
