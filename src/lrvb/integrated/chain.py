@@ -18,7 +18,7 @@ import numpy as np
 
 from .coordinates import FREE, LOG, Kind
 from .factor_nodes import TOLERANCE
-from .inside import Drawn, Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines, stacked
 from .lines import Line
 from .nested_sums import TooManyNodes
 from .regression import Regression, lifted
@@ -242,6 +242,12 @@ class Chain:
 
         A level that is known, but not within the level given around it, adds its normal approximation.
         """
+        return stacked(self._lines(theta, X, codes))
+
+    def _lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """Point by point."""
         place = self._places(codes)
         at, known = np.full(len(X), -1), np.full(len(X), -1)  # the innermost level of a known sum
         for f, here in enumerate(place):
@@ -252,10 +258,11 @@ class Chain:
             P = sums.posteriors(self.parents)
             moments = self._moments(sums, P)
             variance = np.exp(2 * point[self.p : self.p + self.k])
-            size = max(len(made.t) for made in sums.nodes)
+            innermost = [f for f in range(self.k) if (known == f).any()]
+            size = max([1, *(len(sums.nodes[f].t) for f in innermost)])
             Z, weight, extra = np.zeros((len(X), size)), np.zeros((len(X), size)), np.zeros(len(X))
             weight[:, 0] = 1.0
-            for f in range(self.k):
+            for f in innermost:
                 whole, T = known == f, len(sums.nodes[f].t)
                 Z[whole, :T], weight[whole, :T] = sums.nodes[f].t, P[f][at[whole]]
             for f, here in enumerate(place):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .inside import Drawn, Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines, stacked
 from .lines import Line, spline_weights
 from .nested_sums import REACH, NestedSums, TooManyNodes
 from .regression import lifted
@@ -144,6 +144,12 @@ class Nested(NestedSums):
 
         An inner level with another outer level than its own adds their normal approximations.
         """
+        return stacked(self._lines(theta, X, codes))
+
+    def _lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """Point by point."""
         places = np.full(self.inner.levels + 1, -1)
         places[self.inner_level] = np.arange(len(self.inner_level))
         outer, inner = np.append(self.above.group, -1)[codes[0]], places[codes[1]]
@@ -154,15 +160,17 @@ class Nested(NestedSums):
         for i, point in enumerate(theta):
             sums = self._sums(point)
             t, o, sd_o, sd_i, K = sums.grid
-            size = max(len(t), len(o))
+            size = max(1, len(t) * bool(both.any()), len(o) * bool(above.any()))
             Z, P = np.zeros((len(X), size)), np.zeros((len(X), size))
             P[:, 0] = 1.0
             extra = np.where(outer < 0, sd_o**2, 0.0) + np.where(inner < 0, sd_i**2, 0.0)
-            Pt = sums.W * ((sums.P[self.above.of] / sums.F) @ K.T)
-            Z[both, : len(t)] = t
-            P[both, : len(t)] = Pt[inner[both]]
-            Z[above, : len(o)] = o
-            P[above, : len(o)] = sums.P[outer[above]]
+            if both.any():
+                at = inner[both]
+                Z[both, : len(t)] = t
+                P[both, : len(t)] = sums.W[at] * ((sums.P[self.above.of[at]] / sums.F[at]) @ K.T)
+            if above.any():
+                Z[above, : len(o)] = o
+                P[above, : len(o)] = sums.P[outer[above]]
             if strange.any():
                 first, second = self.evaluate(point[None])[1:]
                 G = len(sums.P)
