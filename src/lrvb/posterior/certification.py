@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..collapsed.seam import SMALL
 from ..engine.modes import Modes
 from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError
@@ -29,7 +30,8 @@ from .target import Target
 from .units import Units
 from .verdicts import K_HAT, MODE
 
-START = 60  # passes that a fit from a far start is counted as
+START = 60  # passes that a fit from a far start is counted as, where curvatures cost little
+SWEEPS, STEPS = 120, 4  # the same where they do: passes of its sweeps, and curvatures
 ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
 DRAWS = 1024
 ASK = "posterior.certify() makes one"
@@ -83,7 +85,7 @@ class Certifier:
         target.watch(bar)
         try:
             sampling = Sampling(target, purse, draws, seed)
-            weighted = sampling.plain(first(draws, passes))
+            weighted = sampling.plain(purse.affordable(draws))
             kept = [Kept(self._of_weights(target, weighted), weighted)]
             modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
             sampling.know(self.response, modes.near)
@@ -150,8 +152,9 @@ class Certifier:
     ) -> Modes:
         """Other optima, with half of what is left where draws are to be made anew."""
         part = 2 if unsettled else 1
-        affordable = min(starts, purse.passes // (part * START))
-        target.passes += START * affordable
+        each = start_cost(self.response.fit.problem)
+        affordable = min(starts, purse.passes // (part * each))
+        target.passes += each * affordable
         return look_around(target, self.response, seed, affordable, purse.seconds / part)
 
     def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
@@ -249,11 +252,6 @@ class Kept(NamedTuple):
         return len(names) if self.missed >= MODE else self.certificate.unsettled
 
 
-def first(draws: int, passes: int | None) -> int:
-    """Draws of the first round."""
-    return draws if passes is None else int(np.clip(passes, 64, draws))
-
-
 def _unsettled(kept: Kept) -> int:
     return kept.unsettled
 
@@ -264,6 +262,12 @@ def row_cost(problem: Problem) -> float:
     own = sum(f.copies * getattr(f, "nodes", f.size) for f in blocks)
     width = problem.alpha.size / 8 if problem.model.features is not None else 0.0
     return max(1.0, own) * max(1.0, width)
+
+
+def start_cost(problem: Problem) -> int:
+    """Passes that a fit from a far start is counted as; a curvature of a coordinates is about a/4."""
+    a = problem.alpha.size
+    return START if a <= SMALL else SWEEPS + STEPS * a // 4
 
 
 def check_certify(certify: object) -> None:

@@ -40,3 +40,10 @@ class Purse:
         """Whether so many further ones can be paid, at the speed of those before."""
         each = (time.monotonic() - self.begun) / max(self.target.passes, 1)
         return passes <= self.passes and passes * each <= self.seconds
+
+    def affordable(self, draws: int) -> int:
+        """So many draws, or what can be paid of them, 64 in any case."""
+        paid = min(draws, self.passes)
+        if np.isfinite(self.until) and np.isfinite(self.target.pace):
+            paid = min(paid, int(self.seconds / max(self.target.pace, 1e-9)))
+        return max(paid, 64)
