@@ -112,7 +112,12 @@ class Certifier:
         if few and not kept[0].weighted.k_hat < K_HAT:
             add(sampling.second_order(self.response))
         rough = kept[0].certificate.rough & few  # in many coordinates no fit to draws is better
-        if (unsettled() or rough.any()) and (thorough or few):
+        if not few and thorough and kept[0].weighted.k_hat < K_HAT:
+            if unsettled():
+                add(
+                    sampling.more()
+                )  # what is too rough with good weights is better with more of them
+        elif (unsettled() or rough.any()) and (thorough or few):
             before = len(kept)
             add(self._adapted(sampling, rough, thorough))
             if rough.any() and len(kept) > before:
