@@ -29,7 +29,9 @@ from .gram_programs import (
     point_program,
     pullback_program,
 )
+from .gram_turns import along_program, thirds_program, turns_program
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
+from .turning import Directions, autodiff_turns
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,12 @@ class GramSum:
             )
         require_bilinear(problem)
         width = width_of(problem.structure)
-        return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width))
+        return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width), chunk_size)
 
 
 class _GramBound:
-    def __init__(self, problem: Problem, size: int):
-        self.problem, self.size = problem, size
+    def __init__(self, problem: Problem, size: int, chunk_size: int | None = None):
+        self.problem, self.size, self.chunk_size = problem, size, chunk_size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
@@ -111,6 +113,22 @@ class _GramBound:
             S, G = S + np.asarray(s), G + np.asarray(g)
             D = D + np.asarray(third_program(structure)(problem.traced, A, M, *rows))
         return np.asarray(bend_program(structure)(problem.traced, m, R, S, G, D))
+
+    def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
+        problem, structure = self.problem, self.problem.structure
+        if moved:  # numbers that rows read may move features as well as coefficients
+            return autodiff_turns(problem, self.chunk_size, m, S, moved)
+        A = coefficient_program(structure)(problem.traced, m)
+        along = along_program(structure)(problem.traced, m, S)
+        s: Any = 0.0
+        G: Any = 0.0
+        D: Any = 0.0
+        for chunk in self._kept or chunks(problem, self.size):
+            rows = (chunk.columns, chunk.weights)
+            _, part, g, _ = gram_program(structure, 2)(problem.traced, A, *rows)
+            s, G = s + np.asarray(part), G + np.asarray(g)
+            D = D + np.asarray(thirds_program(structure)(problem.traced, A, along, *rows))
+        return np.asarray(turns_program(structure)(problem.traced, m, S, s, G, D))
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))  # linear in z

@@ -17,6 +17,7 @@ from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Weighted
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
+from .answering import Certifies
 from .certificate import Certificate, require_whole
 from .costs import DRAWS, FEWER_STARTS, draws_unasked, start_cost
 from .estimate import Estimate
@@ -34,11 +35,15 @@ ASK = "posterior.certify() makes one"
 
 
 class Checked(NamedTuple):
-    """What is known of an answer unasked: a certificate, verdicts without draws, or why neither."""
+    """What is known of an answer unasked: a certificate, verdicts without draws, or why neither.
+
+    `integrated` is the certificate of an answer that consists of draws itself.
+    """
 
     certificate: Certificate | None = None
     quick: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    integrated: Certifies | None = None
 
 
 @dataclass(frozen=True, eq=False)
