@@ -5,6 +5,8 @@ So an answer does not depend on the machine. A pass is the collapsed density of 
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..collapsed.seam import SMALL
 from ..engine.response import Response
 from ..statement.problem import Problem
@@ -33,11 +35,16 @@ def draws_unasked(response: Response) -> int:
 
 
 def row_cost(problem: Problem) -> float:
-    """Elementary terms of one row's collapsed value: nodes of a quadrature, or entries of z."""
+    """Elementary terms of one row's collapsed value: nodes of a quadrature, or entries of z.
+
+    Features multiply them. A row that is a whole group has as many as half of its numbers.
+    """
     blocks = problem.local.blocks.values()
-    own = sum(f.copies * getattr(f, "nodes", f.size) for f in blocks)
-    width = problem.alpha.size / 8 if problem.model.features is not None else 0.0
-    return max(1.0, own) * max(1.0, width)
+    own = max(1.0, sum(f.copies * getattr(f, "nodes", f.size) for f in blocks))
+    if problem.model.features is not None:
+        return own * max(1.0, problem.alpha.size / 8)
+    columns = {} if problem.rows is None else problem.rows.columns
+    return max(own, sum(float(np.prod(c.shape[1:])) for c in columns.values()) / 2)
 
 
 def curvature_cost(problem: Problem) -> int:
