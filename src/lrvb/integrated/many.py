@@ -66,7 +66,7 @@ class Many(Protocol):
 
     @property
     def own(self) -> np.ndarray:
-        """Which coefficients have the levels' columns, (p,)."""
+        """Coordinates of θ that nodes follow exactly, (d,)."""
 
     def some(self, every: int) -> Factor:
         """Every so many-th level alone."""
@@ -111,7 +111,7 @@ class Together:
 
     @property
     def own(self) -> np.ndarray:
-        """Which coefficients have the levels' columns, (p,)."""
+        """Coordinates of θ that nodes follow exactly, (d,)."""
         return shared(self.inside)[0]
 
     def some(self, every: int) -> Factor:
@@ -135,16 +135,11 @@ class Together:
 
 def can_freeze(many: Many) -> bool:
     """Whether frozen sums fit in memory and end in time."""
-    d, visits = len(many.kinds), passes(_others(many))
+    d, visits = len(many.kinds), passes(int((~many.own).sum()))
     nodes = many.sizes[2] * float(many.nodes**many.q)
     points = points_needed(d) + 4 * CHECKED + 10 * d + _STENCIL * 2 * d**2
     work = many.effort * (2 * visits + EXACT) + nodes * points
     return nodes * (visits + 2 * many.q) < MOST and work < 5 * LONG
-
-
-def _others(many: Many) -> int:
-    spread = many.q * (many.q + 1) // 2
-    return len(many.kinds) - spread - int(many.own.sum())
 
 
 def integrate_many(

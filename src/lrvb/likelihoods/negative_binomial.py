@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import betainc, gammaln
 
 from ..numerics.functions import NUMPY, softplus
+from ..numerics.gamma import log_rising
 from ..prior import HalfStudentT
 from .base import Likelihood, Refuse, require_counts
 from .dispersion import Dispersion
@@ -53,11 +54,13 @@ class NegativeBinomial(Likelihood):
 
     def kernel_and_zero(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """The kernel and `log_zero`, which share a logarithm."""
-        shape = np.asarray(given["shape"], dtype=np.float64)
+        y, shape = np.asarray(y, dtype=np.float64), np.asarray(given["shape"], dtype=np.float64)
         log_shape = np.log(shape)
-        rising = gammaln(y + shape) - gammaln(shape) - y * log_shape
-        more = softplus(eta - log_shape)
-        return rising + y * eta - (y + shape) * more, -shape * more
+        more = softplus(np.asarray(eta - log_shape))
+        value = y * eta - (y + shape) * more
+        value += log_rising(y, shape) - y * log_shape
+        more *= -shape
+        return value, more
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""
