@@ -18,6 +18,7 @@ from ..integrated.importance import Weighted
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
 from ..statement.problem import Problem
+from .answering import Certifies
 from .certificate import Certificate, require_whole
 from .estimate import Estimate
 from .purse import Purse
@@ -37,11 +38,15 @@ WORK = 5e7  # elementary terms of an automatic certificate: about a second
 
 
 class Checked(NamedTuple):
-    """What is known of an answer unasked: a certificate, verdicts without draws, or why neither."""
+    """What is known of an answer unasked: a certificate, verdicts without draws, or why neither.
+
+    `integrated` is the certificate of an answer that consists of draws itself.
+    """
 
     certificate: Certificate | None = None
     quick: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    integrated: Certifies | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .answering import PriorQuestions, RowQuestions, answers_rows
 from .blocks import FamilyBlock
-from .certificate import Certificate, require_whole
+from .certificate import require_whole
+from .certification import Checked
 from .estimate import Estimate
 from .fragility import Fragility, fragile
 from .intervals import check_probability
@@ -34,13 +35,10 @@ class WhatIf:
 
     estimate: Estimate
     observed: Mapping[str, Any] | None
+    checked: Checked
     _sensitivity: PriorQuestions | None
 
     if TYPE_CHECKING:  # of the posterior itself
-
-        @property
-        def certificate(self) -> Certificate | None:
-            """The certificate, where there is one."""
 
         def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
             """Joint draws of every block."""
@@ -143,8 +141,9 @@ class WhatIf:
             return cast(Any, what_if).loo(None, what_if.labels, False)
         if draws == 0:
             return quick_loo_table(what_if)
-        if self.certificate is not None:
-            T, weights = self.certificate.statistics, self.certificate.weights
+        checked = self.checked.certificate
+        if checked is not None:
+            T, weights = checked.statistics, checked.weights
             with np.errstate(divide="ignore"):
                 return loo_table(what_if, T, np.log(weights), "the certificate's draws")
         drawn = self.draws(draws, seed)

@@ -109,8 +109,8 @@ def save(
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
-    if posterior.certificate is not None:
-        found = posterior.certificate
+    found = posterior.checked.certificate
+    if found is not None:
         arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
         header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
         for name in CERTIFICATE_ARRAYS:
