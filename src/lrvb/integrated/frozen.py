@@ -181,6 +181,10 @@ class Frozen:
             found[((i, 3),)] = (far_odd - 2 * odd[i]) / 12
             found[((i, 4),)] = (far_even - 4 * even[i]) / 24
         for i, j in combinations(axes, 2):
+            if self.rough:  # from one corner: what it has of degree three is left out
+                corner = at((i, 1.0), (j, 1.0))
+                found[(i, 1), (j, 1)] = corner - (odd[i] + even[i] + odd[j] + even[j]) / 2
+                continue
             up, down = at((i, 1.0), (j, 1.0)), at((i, -1.0), (j, -1.0))
             if not whole:
                 found[(i, 1), (j, 1)] = (up + down - even[i] - even[j]) / 2

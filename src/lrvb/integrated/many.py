@@ -32,6 +32,7 @@ _ROWS = 300  # the first mode is that of the geometric mean of so many rows and 
 _LEVELS = 50  # in at least so many levels,
 _NODES = 11  # with so many nodes,
 _NEAR = 0.3  # to so many of its sds, which are wider than those of all rows
+_ABOUT = 1.0  # of them where levels are not thought of yet
 _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
 
@@ -207,7 +208,7 @@ def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
     own = np.r_[: some.p, some.p + some.k : len(start)]
     fixed = Fixed(some.rows.weighted(some.groups.counts[some.groups.of]))
     try:
-        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _NEAR).x
+        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _ABOUT).x
     except NoMode:
         return start
     result = start.copy()

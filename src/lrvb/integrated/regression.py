@@ -139,7 +139,8 @@ class Regression:
         tail (k,) is the dispersions' part of θ; columns (N, 1); eta and weight (N, Q).
         """
         k, wide, E = len(tail), 10 * _STEP, np.eye(len(tail))
-        i, j = np.tril_indices(k, -1)
+        still = np.flatnonzero(~self.likelihood.apart)  # what is apart bends with nothing else
+        i, j = (still[place] for place in np.tril_indices(len(still), -1))
         sides = np.stack([E, -E], axis=1)  # up and down along each, (k, 2, k)
         pairs = sides[i] + sides[j]
         ask = self.likelihood
@@ -160,9 +161,10 @@ class Regression:
         both = np.array([np.vdot(found, weight) for found in values]).reshape(-1, 2).sum(1)
         second = np.diag(around - 2 * middle)
         second[i, j] = second[j, i] = (both - around[i] - around[j] + 2 * middle) / 2
-        scores = self._at(score, tail + _STEP * sides.reshape(-1, k), eta)
-        slopes = np.array([np.einsum("nq,nq->n", found, weight) for found in scores])
-        mixed = (slopes[::2] - slopes[1::2]) / (2 * _STEP)
+        scores = self._at(score, tail + _STEP * sides[still].reshape(-1, k), eta)
+        mixed = np.zeros((k, len(eta)))
+        for place, (up, down) in zip(still, zip(scores, scores, strict=True), strict=True):
+            mixed[place] = np.einsum("nq,nq->n", up - down, weight) / (2 * _STEP)
         return Dispersed(first, mixed, second / wide**2)
 
     def _at(

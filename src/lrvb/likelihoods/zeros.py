@@ -115,22 +115,24 @@ class _ZeroInflated(_Zeros):
         y, eta, zi = np.asarray(y), np.asarray(eta), np.asarray(given["zi"], dtype=np.float64)
         axis = rows_along(y, eta, given)
         value, zero = self.base.kernel_and_zero(y, eta, given)
-        value = value + np.log1p(-zi)
         if axis is None:
-            return np.where(y == 0, np.log(zi + (1 - zi) * np.exp(zero)), value)
-        there = *(slice(None),) * axis, np.flatnonzero(y == 0)
-        zero = np.exp(zero[there])
+            within = np.log(zi + (1 - zi) * np.exp(zero))
+            return np.where(y == 0, within, value + np.log1p(-zi))
+        value += np.log1p(-zi)
+        none = np.flatnonzero(y == 0)
+        zero = np.take(zero, none, axis=axis)
+        np.exp(zero, out=zero)
         zero *= 1 - zi
         zero += zi
-        value[there] = np.log(zero, out=zero)
+        np.moveaxis(value, axis, 0)[none] = np.moveaxis(np.log(zero, out=zero), axis, 0)
         return value
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Of a zero: w a′ and −w a″ − w(1 − w)a′², w = (1 − zi)e^a/(zi + (1 − zi)e^a)."""
         zi = given["zi"]
-        score, information = self.base.derivatives(y, eta, given)
-        counted = (1 - zi) * np.exp(self.base.log_zero(eta, given))
-        w = np.where(y == 0, counted / (zi + counted), 1.0)
+        score, information, zero = self.base.derivatives_and_zero(y, eta, given)
+        counted = (1 - zi) * np.exp(zero)
+        w = np.where(np.asarray(y) == 0, counted / (zi + counted), 1.0)
         return w * score, w * information - w * (1 - w) * score**2
 
     def scale(self, given: Given) -> Any:
@@ -203,11 +205,12 @@ class _Hurdle(_Zeros):
             zero = np.log(h)
         if axis is None:
             return np.where(y == 0, zero, self._counted(y, eta, given) + np.log1p(-h))
-        result = np.empty(eta.shape)
         some = np.flatnonzero(y)
-        there: tuple[slice | np.ndarray, ...] = (*(slice(None),) * axis, some)
+        counted = self._counted(y[some], np.take(eta, some, axis=axis), given)
+        counted += np.log1p(-h)
+        result = np.empty(eta.shape)
         result[...] = zero
-        result[there] = self._counted(y[some], eta[there], given) + np.log1p(-h)
+        np.moveaxis(result, axis, 0)[some] = np.moveaxis(counted, axis, 0)
         return result
 
     def _counted(self, y: np.ndarray, eta: np.ndarray, given: Given) -> np.ndarray:
@@ -221,9 +224,9 @@ class _Hurdle(_Zeros):
         positive = np.asarray(np.exp(a if tiny is None else np.minimum(a, _TINY)))
         np.subtract(1.0, positive, out=positive)
         np.log(positive, out=positive)
-        return np.asarray(
-            value - (positive if tiny is None else np.where(tiny, np.log(-a), positive))
-        )
+        if tiny is not None:
+            positive = np.where(tiny, np.log(-a), positive)
+        return np.subtract(value, positive, out=np.asarray(value))
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """With r = P(0)/(1 − P(0)): the counts' score + r a′, information − r a″ − r(1 + r)a′²."""
