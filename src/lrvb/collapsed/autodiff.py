@@ -23,10 +23,10 @@ from .row_programs import (
     row_sum_program,
 )
 from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
+from .turning import CUBIC, Directions, autodiff_turns
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
-_CUBIC = 9  # local coordinates up to which a row's third cumulants are held
 _FEW = 64  # points whose values are found one by one, by the programs of the fit
 
 
@@ -38,12 +38,12 @@ class AutodiffSum:
         """The sum over this problem's rows."""
         a, d = problem.alpha.size, problem.local.size
         width = max(a * (d + 2) if a <= WIDE_GLOBAL else 0, d * d) + 64
-        return _ChunkedSum(problem, chunk_length(problem, chunk_size, width))
+        return _ChunkedSum(problem, chunk_length(problem, chunk_size, width), chunk_size)
 
 
 class _ChunkedSum:
-    def __init__(self, problem: Problem, size: int):
-        self.problem, self.size = problem, size
+    def __init__(self, problem: Problem, size: int, chunk_size: int | None = None):
+        self.problem, self.size, self.chunk_size = problem, size, chunk_size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
@@ -111,11 +111,14 @@ class _ChunkedSum:
         structure = self.problem.structure
         if not structure.conjugate:
             return self._sum(row_bend_program(_one_normal(structure)), len(m), m, R)
-        if structure.local.size > _CUBIC:
+        if structure.local.size > CUBIC:
             gradient = self.density(around(m, R), gradient=True).gradient
             assert gradient is not None
             return second_differences(gradient)
         return self._sum(bend_program(structure), len(m), m, R)
+
+    def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
+        return autodiff_turns(self.problem, self.chunk_size, m, S, moved)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure

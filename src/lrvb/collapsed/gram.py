@@ -25,6 +25,7 @@ from ..statement.structure import Structure
 from .autodiff import AutodiffSum
 from .chunks import chunk_length, chunks, point_chunks
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
+from .turning import Directions, autodiff_turns, third_cumulant
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class GramSum:
             )
         _require_bilinear(problem)
         width = _declared(problem.structure)
-        return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width))
+        return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width), chunk_size)
 
 
 class _GramBound:
-    def __init__(self, problem: Problem, size: int):
-        self.problem, self.size = problem, size
+    def __init__(self, problem: Problem, size: int, chunk_size: int | None = None):
+        self.problem, self.size, self.chunk_size = problem, size, chunk_size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
@@ -106,6 +107,22 @@ class _GramBound:
             S, G = S + np.asarray(s), G + np.asarray(g)
             D = D + np.asarray(third_program(structure)(problem.traced, A, M, *rows))
         return np.asarray(bend_program(structure)(problem.traced, m, R, S, G, D))
+
+    def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
+        problem, structure = self.problem, self.problem.structure
+        if moved:  # numbers that rows read may move features as well as coefficients
+            return autodiff_turns(problem, self.chunk_size, m, S, moved)
+        A = coefficient_program(structure)(problem.traced, m)
+        along = along_program(structure)(problem.traced, m, S)
+        s: Any = 0.0
+        G: Any = 0.0
+        D: Any = 0.0
+        for chunk in self._kept or chunks(problem, self.size):
+            rows = (chunk.columns, chunk.weights)
+            _, part, g, _ = gram_program(structure, 2)(problem.traced, A, *rows)
+            s, G = s + np.asarray(part), G + np.asarray(g)
+            D = D + np.asarray(thirds_program(structure)(problem.traced, A, along, *rows))
+        return np.asarray(turns_program(structure)(problem.traced, m, S, s, G, D))
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))  # linear in z
@@ -316,6 +333,67 @@ def third_program(structure: Structure) -> Callable[..., Any]:
         return jnp.where(weights > 0, slopes.T * weights, 0.0) @ Phi
 
     return third
+
+
+@shared
+def along_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, S (k, a)) → the derivative of A along each of S, (k, d, F)."""
+
+    def along(traced: Any, m: Any, S: Any) -> Any:
+        def A(m: Any) -> Any:
+            return _coefficients(structure, traced, m, _declared(structure))
+
+        return jax.vmap(lambda s: jax.jvp(A, (m,), (s,))[1])(S)
+
+    return along
+
+
+@shared
+def thirds_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, A, Ȧ (k, d, F), columns, weights) → Σ_n w_n κ₃[Ȧφ, Ȧφ, ·]φᵀ of each Ȧ, (k, d, F)."""
+    _, categorical = _pairs(structure)
+
+    def thirds(traced: Any, A: Any, along: Any, columns: Any, weights: Any) -> Any:
+        Phi = jax.vmap(functools.partial(_features, structure, traced))(columns)
+        eta, d = Phi @ A.T, along.shape[1]
+        u = [Phi @ along[:, c].T for c in range(d)]  # (n, k) each
+
+        def mean(row: Any, eta: Any) -> Any:
+            return structure.local.at(structure.row(row)).evaluate(eta).m
+
+        def third(row: Any, eta: Any, u: Any) -> Any:
+            local = structure.local.at(structure.row(row))
+            return jax.vmap(lambda e: third_cumulant(local, eta, e))(u)
+
+        if categorical:  # κ₃[u, u, c] = z_c((u_c − ū)² − Var u)
+            z = jax.vmap(mean)(columns, eta)
+            centre = sum(z[:, c, None] * u[c] for c in range(d))
+            squares = [(u[c] - centre) ** 2 for c in range(d)]
+            spread = sum(z[:, c, None] * squares[c] for c in range(d))
+            found = [z[:, c, None] * (squares[c] - spread) for c in range(d)]
+        else:
+            every = jax.vmap(third)(columns, eta, jnp.stack(u, axis=2))
+            found = [every[..., c] for c in range(d)]
+        counted = weights[:, None] > 0
+        return jnp.stack(
+            [jnp.where(counted, weights[:, None] * t, 0.0).T @ Phi for t in found], axis=1
+        )
+
+    return thirds
+
+
+@shared
+def turns_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, S (k, a), s, G, D (k, d, F)) → ∂(sᵀH̃s)/∂m of each of S, (k, a)."""
+    bend = bend_program.__wrapped__(structure)  # type: ignore[attr-defined]
+
+    def turns(traced: Any, m: Any, S: Any, sums: Any, G: Any, D: Any) -> Any:
+        def one(s: Any, D: Any) -> Any:
+            return bend(traced, m, s[:, None], sums, G, D)
+
+        return jax.vmap(one)(S, D)
+
+    return turns
 
 
 @shared

@@ -13,7 +13,7 @@ from ..statement.structure import Structure
 from .row_optimum import WIDE, RowOptimum, collapse, cross, factor, local_hessians, response
 
 
-def _row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
+def row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
     """q(z) of every row of a chunk at its optimum."""
     return jax.vmap(functools.partial(_row_optimum, structure, traced, m))(columns)
 
@@ -30,7 +30,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
     """(traced, m, columns, weights) → Σ_n w_n of value, gradient and curvature of a chunk."""
 
     def sums(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
-        q = _row_parts(structure, traced, m, columns)
+        q = row_parts(structure, traced, m, columns)
 
         def term(m: Any, z: Any, row: Any) -> Any:
             return structure.local_term(traced, m, z, structure.row(row))
@@ -73,7 +73,7 @@ def product_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, v (k, a), columns, weights) → Σ_n w_n H̃_n v, (k, a). See: eq:nuisance_lrvb_est."""
 
     def products(traced: Any, m: Any, v: Any, columns: Any, weights: Any) -> Any:
-        q = _row_parts(structure, traced, m, columns)
+        q = row_parts(structure, traced, m, columns)
 
         def term(m: Any, z: Any, row: Any) -> Any:
             return structure.local_term(traced, m, z, structure.row(row))
@@ -136,7 +136,7 @@ def density_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
 
     def densities(traced: Any, points: Any, columns: Any, weights: Any) -> Any:
         def one(m: Any) -> Any:
-            q = jax.tree.map(jax.lax.stop_gradient, _row_parts(structure, traced, m, columns))
+            q = jax.tree.map(jax.lax.stop_gradient, row_parts(structure, traced, m, columns))
 
             def total(m: Any) -> Any:
                 terms = jax.vmap(
@@ -210,7 +210,7 @@ def score_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → each row's gradient ∂ℓ̄_n/∂m (n, a), with z at its optimum."""
 
     def scores(traced: Any, m: Any, columns: Any) -> Any:
-        q = _row_parts(structure, traced, m, columns)
+        q = row_parts(structure, traced, m, columns)
 
         def one(z: Any, row: Any) -> Any:
             return jax.grad(lambda m: structure.local_term(traced, m, z, structure.row(row)))(m)
@@ -226,7 +226,7 @@ def row_density_program(structure: Structure) -> Callable[..., Any]:
 
     def densities(traced: Any, points: Any, columns: Any) -> Any:
         def one(m: Any) -> Any:
-            q = _row_parts(structure, traced, m, columns)
+            q = row_parts(structure, traced, m, columns)
             terms = jax.vmap(lambda z, row: structure.local_term(traced, m, z, structure.row(row)))(
                 q.z, columns
             )
@@ -242,7 +242,7 @@ def response_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → z, V_z, Σ̂_z|α and R of every row of a chunk."""
 
     def respond(traced: Any, m: Any, columns: Any) -> Any:
-        q = _row_parts(structure, traced, m, columns)
+        q = row_parts(structure, traced, m, columns)
 
         def one(z: Any, C: Any, row: Any) -> Any:
             def term(m: Any, z: Any, row: Any) -> Any:
@@ -266,7 +266,7 @@ def natural_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, columns) → η_z = ∂ℓ/∂m_z and m_z of every row of a chunk at its optimum."""
 
     def natural(traced: Any, m: Any, columns: Any) -> Any:
-        q = _row_parts(structure, traced, m, columns)
+        q = row_parts(structure, traced, m, columns)
 
         def one(z: Any, row: Any) -> Any:
             return jax.grad(lambda z: structure.local_term(traced, m, z, structure.row(row)))(z)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 REFITTED = 10  # rows or levels, the largest, that are left out in fits of their own at least
 
 
-@dataclass(frozen=True)
-class PriorChange:
-    """Of one hyperparameter: dm (a,) and dsd (a,) of every coordinate, in the estimate's units."""
+class PriorChange(NamedTuple):
+    """Of one hyperparameter: dm (k,) and dsd (k,) of the coordinates asked for, in the estimate's units."""
 
     hyperparameter: Hyperparameter
     d_mean: np.ndarray
@@ -40,8 +38,8 @@ class PriorQuestions(Protocol):
     def known(self) -> list[Hyperparameter]:
         """The hyperparameters that can be moved."""
 
-    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
-        """The derivative of all means and sds in one hyperparameter."""
+    def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
+        """The derivatives of the means and sds `at` in every hyperparameter that is known."""
 
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """What else is to be said of these quantities, or ""."""
