@@ -323,6 +323,31 @@ def test_rows_are_visited_once(monkeypatch):
     assert sum(seen) == 3000
 
 
+def test_hyperparameters_are_one_pass_over_the_rows(monkeypatch):
+    """All of them, means and sds, however many there are and although rows read two of them."""
+
+    class Many(Line):
+        def __init__(self):
+            super().__init__()
+            self.known, self.power = 0.3, 1.0
+
+        def local_term(self, m, z, row):
+            return self.power * (super().local_term(m, z, row) - m.tau.x * self.known**2 / 2)
+
+    answer = lrvb.infer(Many(), line(3000))
+    seen, visit = [], lrvb.collapsed.turning.chunks
+
+    def counted(problem, length, rows=None):
+        seen.append(problem.rows.n)
+        return visit(problem, length, rows)
+
+    monkeypatch.setattr(lrvb.collapsed.turning, "chunks", counted)
+    monkeypatch.setattr("lrvb.engine.sensitivity.chunks", None)
+    table = answer.prior_sensitivity()
+    assert set(table["hyperparameter"]) == {"slope_mean", "slope_var", "known", "power"}
+    assert seen == [3000]
+
+
 def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
     """And the table says so; means are exact."""
     answer = lrvb.infer(Line(slope_var=0.05), line(60))

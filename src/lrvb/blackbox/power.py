@@ -103,6 +103,11 @@ class PowerSensitivity:
         step = float(np.log2(self.power))
         return [Hyperparameter(_said(name), 0.0, step, lambda _: {}) for name in self.parts]
 
+    def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
+        """Derivatives of the means and sds `at` in every hyperparameter."""
+        found = map(self.prior_change, self.known())
+        return [PriorChange(h, d_mean[at], d_sd[at]) for h, d_mean, d_sd in found]
+
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """Derivatives of all means and sds per doubling."""
         T, n = self.values, len(self.values)

@@ -57,7 +57,8 @@ def groups_to_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
 def datatree(posterior: Posterior, n: int, seed: Any) -> xr.DataTree:
     """The same as a plain xarray.DataTree."""
     how = "Gaussian copula" if posterior.weighted is None else "importance sampling"
-    if posterior.certificate is not None and posterior.certificate.polish is not None:
+    checked = posterior.checked.certificate
+    if checked is not None and checked.polish is not None:
         how = "HMC"
     groups = {
         "/posterior": _posterior(posterior.draws(n, seed), how, posterior.axes).assign_coords(

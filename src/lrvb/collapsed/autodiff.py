@@ -15,18 +15,21 @@ from ..statement.problem import Problem
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks, point_chunks
 from .gaps import gap_bend_program, gap_program, gap_slope_program, row_bend_program
+from .row_optimum import is_searched
 from .row_programs import (
     bend_program,
     density_program,
+    no_starts,
     product_program,
     response_program,
     row_sum_program,
 )
 from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
+from .turning import CUBIC, Directions, autodiff_turns
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
-_CUBIC = 9  # local coordinates up to which a row's third cumulants are held
+_REMEMBERED = 10**6  # rows whose optima are kept with a point, to start from nearby: 16 MB
 _FEW = 64  # points whose values are found one by one, by the programs of the fit
 
 
@@ -38,23 +41,30 @@ class AutodiffSum:
         """The sum over this problem's rows."""
         a, d = problem.alpha.size, problem.local.size
         width = max(a * (d + 2) if a <= WIDE_GLOBAL else 0, d * d) + 64
-        return _ChunkedSum(problem, chunk_length(problem, chunk_size, width))
+        return _ChunkedSum(problem, chunk_length(problem, chunk_size, width), chunk_size)
 
 
 class _ChunkedSum:
-    def __init__(self, problem: Problem, size: int):
-        self.problem, self.size = problem, size
+    def __init__(self, problem: Problem, size: int, chunk_size: int | None = None):
+        self.problem, self.size, self.chunk_size = problem, size, chunk_size
         self._kept = list(chunks(problem, size)) if problem.n <= size else None
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem = self.problem
         program = row_sum_program(problem.structure, order)
+        keeps = is_searched(problem.structure) and problem.n <= _REMEMBERED
         size = len(m) if order == 2 else 0
         value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((size, size)), -1
-        first = 0
-        pending = []
-        for chunk in self._kept or chunks(problem, self.size):
-            pending.append((first, program(problem.traced, m, chunk.columns, chunk.weights)))
+        first, reached = 0, []
+        pending: list[Any] = []
+        for i, chunk in enumerate(self._kept or chunks(problem, self.size)):
+            starts = no_starts(problem.structure, len(chunk.weights))
+            if state is not None and i < len(state) and state[i].shape == starts.shape:
+                starts = state[i]  # of chunks of another length it is not known whose they are
+            found = program(problem.traced, m, chunk.columns, chunk.weights, starts)
+            pending.append((first, found))
+            if keeps:
+                reached.append(found[-1])
             first += chunk.n
             if len(pending) > 1:  # one chunk is prepared while another is computed
                 value, gradient, curvature, failed = _add(
@@ -62,7 +72,8 @@ class _ChunkedSum:
                 )
         for part in pending:
             value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
-        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed)
+        known = tuple(reached) if keeps else None
+        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed, known)
 
     def respond(
         self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
@@ -111,11 +122,14 @@ class _ChunkedSum:
         structure = self.problem.structure
         if not structure.conjugate:
             return self._sum(row_bend_program(_one_normal(structure)), len(m), m, R)
-        if structure.local.size > _CUBIC:
+        if structure.local.size > CUBIC:
             gradient = self.density(around(m, R), gradient=True).gradient
             assert gradient is not None
             return second_differences(gradient)
         return self._sum(bend_program(structure), len(m), m, R)
+
+    def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
+        return autodiff_turns(self.problem, self.chunk_size, m, S, moved)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure
@@ -163,7 +177,7 @@ def _one_normal(structure: Structure) -> Structure:
 
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
-    first, (v, g, h, bad) = part
+    first, (v, g, h, bad, _) = part
     bad = int(bad)
     if bad >= 0 and failed < 0:
         failed = first + bad

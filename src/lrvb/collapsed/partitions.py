@@ -20,6 +20,7 @@ from ..errors import InvalidData, InvalidModel
 from ..statement.model import Model
 from ..statement.problem import Problem, state_problem
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse, LocalSum
+from .turning import Directions, count
 
 T = TypeVar("T")
 
@@ -252,6 +253,10 @@ class _BoundPartitions:
     def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
         return self._total(len(m), "bend", m, R)
 
+    def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
+        h = count(moved)
+        return self._total((h + len(S), len(m) + h), "turns", m, S, moved)
+
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return self._total(len(points), "gaps", points)
 
@@ -261,8 +266,8 @@ class _BoundPartitions:
     def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
         return self._total(len(velocity), "gap_bends", m, velocity, turn)
 
-    def _total(self, size: int, question: str, *args: Any) -> np.ndarray:
-        """The sum over the parts of an answer that is a vector."""
+    def _total(self, size: int | tuple[int, int], question: str, *args: Any) -> np.ndarray:
+        """The sum over the parts of an answer that is an array."""
         over, count, total = self.over, 0, np.zeros(size)
         one = functools.partial(
             _asked, over.marks, self.problem, over.inner, self.chunk_size, question, args

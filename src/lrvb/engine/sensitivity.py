@@ -1,8 +1,8 @@
-"""What if: the optimum's derivative in any number of the log joint, and in the weight of any row.
+"""What if: scores and curvatures of rows, steps and fits without some of them.
 
 At the optimum η = ∂L̄/∂m. Where L̄ depends on ε as well, dm*/dε = Σ̂ ∂²L̄/∂m∂ε: the factorisation that gave
-Σ̂ answers for every ε. Of a row's weight the mixed derivative is the row's score g_n = ∂ℓ̄_n/∂m. See: R.
-Giordano, T. Broderick and M. Jordan, "Covariances, robustness, and variational Bayes", JMLR 19 (2018).
+Σ̂ answers for every ε. Of a row's weight the mixed derivative is the row's score g_n = ∂ℓ̄_n/∂m; of numbers
+of the model see `engine.numbers`.
 """
 
 from __future__ import annotations
@@ -10,109 +10,28 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..collapsed.chunks import chunk_length, chunks, point_chunks
 from ..collapsed.partitions import PartitionedSum, require_unchanged
-from ..collapsed.row_programs import row_density_program, row_sum_program, score_program
+from ..collapsed.row_programs import (
+    no_starts,
+    row_density_program,
+    row_sum_program,
+    score_program,
+)
 from ..data.tables import Rows
 from ..errors import InvalidModel, NotConverged
-from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
-from ..numerics.lazy import jax
-from ..statement.programs import shared, valid_means_program
-from ..statement.structure import Structure
-from ..statement.tracing import numbers_read
+from ..statement.programs import valid_means_program
 from .fitting import Fit, default_sum, fit
-from .objective import Objective
 from .response import Response
-from .second_order import thinned
-
-#: The relative change of a number by which differences are taken: their error is its square.
-STEP = 1e-4
-SMALL = 1e-2  # of that, where the difference is taken on one side
 
 Numbers = Mapping[str, np.ndarray]
 T = TypeVar("T")
-
-
-@in_double
-def number_score(fit: Fit, direction: Numbers) -> np.ndarray:
-    """∂²L̄/∂m∂ε (a,) where ε moves the model's numbers along `direction`.
-
-    The global term is differentiated; rows that read the number by central differences of ∂L̄/∂m,
-    which lets their local variables follow.
-    """
-    problem = fit.problem
-    moved = {k: np.asarray(d, dtype=np.float64) for k, d in direction.items() if np.any(d)}
-    if not moved:
-        return np.zeros(problem.alpha.size)
-    program = _cross_program(problem.structure, tuple(sorted(moved)))
-    score = np.asarray(program(problem.traced, fit.m, moved))
-    if problem.rows is not None and not numbers_read(problem.structure).isdisjoint(moved):
-        h = _step(problem.traced, moved)
-        up, down = (_row_gradient(_with_numbers(fit, moved, s * h), fit.m) for s in (1, -1))
-        score = score + (up - down) / (2 * h)
-    return score
-
-
-@dataclass(frozen=True, eq=False)
-class CovarianceChanges:
-    """How Σ̂ changes with numbers of the model: one curvature each, beside one at the optimum.
-
-    With `most` at most so many rows, which stand for all, say how H̃ changes; what it is, all rows say.
-    """
-
-    response: Response
-    most: int | None = None
-
-    @cached_property
-    def fit(self) -> Fit:
-        """The fit, or that to the sample."""
-        fit = self.response.fit
-        return fit if self.most is None else thinned(fit, self.most)
-
-    @cached_property
-    def _here(self) -> tuple[np.ndarray, np.ndarray]:
-        """H̃ of the fit, and Σ̂ with that of all rows, (a, a) each."""
-        C, H = _curvature(self.fit, self.response.eta)
-        return H, np.asarray(linear_response(C, self._whole(H, H)))
-
-    def _whole(self, H: np.ndarray, here: np.ndarray) -> np.ndarray:
-        """H̃ of all rows where the sample's, `here` at the optimum, is H."""
-        curved = self.response.fit.curved
-        return H if self.fit is self.response.fit or curved is None else curved.H + (H - here)
-
-    @in_double
-    def along(self, direction: Numbers, dm: np.ndarray) -> np.ndarray:
-        """dΣ̂/dε (a, a) along `direction`, m following by dm = dm*/dε.
-
-        The step is a millionth of an sd, and the error of a difference on one side as small.
-        """
-        response = self.response
-        deta = np.linalg.solve(response.C.T, np.linalg.solve(response.C, dm))  # V⁻¹dm
-        moved = {k: np.asarray(d, dtype=np.float64) for k, d in direction.items() if np.any(d)}
-        sds = float(np.sqrt(deta @ response.Sigma @ deta))
-        h = SMALL * min(_step(self.fit.problem.traced, moved), STEP / sds if sds > 0 else np.inf)
-        here, Sigma = self._here
-        C, H = _curvature(_with_numbers(self.fit, moved, h), response.eta + h * deta)
-        return (np.asarray(linear_response(C, self._whole(H, here))) - Sigma) / h
-
-
-@in_double
-def _curvature(fit: Fit, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """C and H̃ at η."""
-    point = _objective(fit).at(eta)
-    if not np.isfinite(point.elbo) or point.H is None:
-        raise InvalidModel(
-            "A hyperparameter cannot be moved by a millionth of its value: the fit lies at the edge of "
-            "its domain."
-        )
-    return point.C, point.H
 
 
 @in_double
@@ -223,7 +142,9 @@ def row_curvature(fit: Fit, rows: np.ndarray) -> np.ndarray:
     program = row_sum_program(problem.structure, 2)
     total = np.zeros((problem.alpha.size,) * 2)
     for chunk in chunks(problem, _length(fit), rows):
-        total += np.asarray(program(problem.traced, fit.m, chunk.columns, chunk.weights)[2])
+        starts = no_starts(problem.structure, len(chunk.weights))
+        found = program(problem.traced, fit.m, chunk.columns, chunk.weights, starts)
+        total += np.asarray(found[2])
     return total
 
 
@@ -276,44 +197,6 @@ def require_rows(fit: Fit) -> Any:
             "Fit a part of them, or ask for influence, robust sds and loo, which visit the parts."
         )
     return rows
-
-
-@shared
-def _cross_program(structure: Structure, names: tuple[str, ...]) -> Callable[..., Any]:
-    """(numbers, m, direction) → ∂/∂ε of the global term's gradient, ε along a direction of `names`."""
-
-    def cross(numbers: Any, m: Any, direction: Any) -> Any:
-        def gradient(moved: Any) -> Any:
-            return jax.grad(functools.partial(structure.global_term, {**numbers, **moved}))(m)
-
-        chosen = {name: numbers[name].astype(direction[name].dtype) for name in names}
-        return jax.jvp(gradient, (chosen,), (direction,))[1]
-
-    return cross
-
-
-def _step(numbers: Numbers, direction: Numbers) -> float:
-    """The length along a direction at which the number that moves most has changed by `STEP`."""
-    return STEP * min(
-        float(np.abs(numbers[k]).max() or 1.0) / float(np.abs(d).max())
-        for k, d in direction.items()
-    )
-
-
-def _with_numbers(fit: Fit, direction: Numbers, step: float) -> Fit:
-    moved = {k: fit.problem.traced[k] + step * d for k, d in direction.items()}
-    return replace(fit, problem=replace(fit.problem, traced={**fit.problem.traced, **moved}))
-
-
-def _row_gradient(fit: Fit, m: np.ndarray) -> np.ndarray:
-    return _strategy(fit).bind(fit.problem, fit.chunk_size).evaluate(m, 1).gradient
-
-
-def _objective(fit: Fit) -> Objective:
-    rows = None
-    if fit.problem.rows is not None:
-        rows = _strategy(fit).bind(fit.problem, fit.chunk_size)
-    return Objective(fit.problem, rows)
 
 
 def _strategy(fit: Fit) -> Any:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
 from .estimate import Estimate
 from .hyperparameters import Hyperparameter
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 REFITTED = 10  # rows or levels, the largest, that are left out in fits of their own at least
 
 
-@dataclass(frozen=True)
-class PriorChange:
-    """Of one hyperparameter: dm (a,) and dsd (a,) of every coordinate, in the estimate's units."""
+class PriorChange(NamedTuple):
+    """Of one hyperparameter: dm (k,) and dsd (k,) of the coordinates asked for, in the estimate's units."""
 
     hyperparameter: Hyperparameter
     d_mean: np.ndarray
@@ -37,14 +38,59 @@ class PriorQuestions(Protocol):
     def known(self) -> list[Hyperparameter]:
         """The hyperparameters that can be moved."""
 
-    def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
-        """The derivative of all means and sds in one hyperparameter."""
+    def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
+        """The derivatives of the means and sds `at` in every hyperparameter that is known."""
 
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """What else is to be said of these quantities, or ""."""
 
     def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
         """The change of all means at the whole plain step, by a fit of its own."""
+
+
+class Certifies(Protocol):
+    """What every certificate answers: of draws that check an answer, or of those that are it."""
+
+    @property
+    def method(self) -> str:
+        """How the draws were made: "importance", "hmc", or over a Gaussian "block"."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether their density is."""
+
+    @property
+    def k_hat(self) -> float:
+        """Of the weights."""
+
+    @property
+    def ess(self) -> float:
+        """Effective draws."""
+
+    @property
+    def log_evidence(self) -> float:
+        """log p(x)."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Of every coordinate of the estimate."""
+
+    @property
+    def cov(self) -> np.ndarray:
+        """Of all coordinates."""
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        """Verdict and reason of every named quantity."""
+
+    def summary(self, prob: float = 0.94) -> pd.DataFrame:
+        """Numbers, errors, verdicts and reasons, a row a quantity."""
+
+    def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
+        """n draws of every block, in proportion to their weights."""
+
+    def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
+        """ArviZ's container with such draws."""
 
 
 class Influence(NamedTuple):

@@ -105,12 +105,13 @@ class Posterior(WhatIf, Refining, Moments):
             verdict=verdicts,
         )
         columns = ["mean", "sd", "lower", "upper"]
-        if self.certificate is not None and self.certificate.polish is not None:
-            result[columns] = self.certificate.summary(prob)[columns]
+        checked = self.checked.certificate
+        if checked is not None and checked.polish is not None:
+            result[columns] = checked.summary(prob)[columns]
             return result
-        if self.certificate is not None:
-            rows = (result["verdict"] == REPAIRED) | self.certificate.heavy
-            result.loc[rows, columns] = self.certificate.summary(prob).loc[rows, columns]
+        if checked is not None:
+            rows = (result["verdict"] == REPAIRED) | checked.heavy
+            result.loc[rows, columns] = checked.summary(prob).loc[rows, columns]
         note = self._note(verdicts)
         return noted(result, note) if note else result
 

@@ -13,7 +13,8 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .answering import PriorQuestions, RowQuestions, answers_rows
 from .blocks import FamilyBlock
-from .certificate import Certificate, require_whole
+from .certificate import require_whole
+from .certification import Checked
 from .estimate import Estimate
 from .fragility import Fragility, fragile
 from .intervals import check_probability
@@ -34,13 +35,10 @@ class WhatIf:
 
     estimate: Estimate
     observed: Mapping[str, Any] | None
+    checked: Checked
     _sensitivity: PriorQuestions | None
 
     if TYPE_CHECKING:  # of the posterior itself
-
-        @property
-        def certificate(self) -> Certificate | None:
-            """The certificate, where there is one."""
 
         def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
             """Joint draws of every block."""
@@ -61,8 +59,8 @@ class WhatIf:
         Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
         a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
         step in posterior sds, by first order; the largest first. `verify` fits the first so many
-        hyperparameters anew at the whole step, in the column `verified`. Means cost one solve each, sds one
-        curvature each, of 100,000 rows where there are more.
+        hyperparameters anew at the whole step, in the column `verified`. All hyperparameters together are one
+        pass over the rows; of more than 30,000 rows so many are drawn to say how sds follow.
 
         Of a model by its log density the hyperparameters are log₂ of the powers to which the prior, each
         site's prior and the likelihood are raised; the step leads to `power`, 2 unless it is given, and
@@ -143,8 +141,9 @@ class WhatIf:
             return cast(Any, what_if).loo(None, what_if.labels, False)
         if draws == 0:
             return quick_loo_table(what_if)
-        if self.certificate is not None:
-            T, weights = self.certificate.statistics, self.certificate.weights
+        checked = self.checked.certificate
+        if checked is not None:
+            T, weights = checked.statistics, checked.weights
             with np.errstate(divide="ignore"):
                 return loo_table(what_if, T, np.log(weights), "the certificate's draws")
         drawn = self.draws(draws, seed)

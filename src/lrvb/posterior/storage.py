@@ -42,6 +42,7 @@ CERTIFICATE = (
 CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
 POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
+SECOND = "polish/second"
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -109,8 +110,8 @@ def save(
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
-    if posterior.certificate is not None:
-        found = posterior.certificate
+    found = posterior.checked.certificate
+    if found is not None:
         arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
         header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
         for name in CERTIFICATE_ARRAYS:
@@ -120,6 +121,8 @@ def save(
             header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
             for key in POLISHED:
                 arrays[f"polish/{key}"] = getattr(found.polish, key)
+            if found.polish.second is not None:
+                arrays[SECOND] = found.polish.second
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -275,6 +278,8 @@ def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> 
     q = len(estimate.index)
     content: dict[str, Any] = {key: header["polish"][key] for key in POLISH}
     content |= {key: archive.array(f"polish/{key}", (q,)) for key in POLISHED}
+    if SECOND in archive.names:
+        content["second"] = archive.array(SECOND, (q,))
     content["modes"] = tuple(map(float, content["modes"]))
     return Polish(**content)
 

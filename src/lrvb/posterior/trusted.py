@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..engine.response import Response
 from ..errors import InvalidModel
+from .answering import Certifies
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked
+from .costs import DRAWS
 from .named import Named
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
@@ -30,9 +32,9 @@ class Trusted(Named):
         def _require_engine(self, what: str) -> Response: ...
 
     @property
-    def certificate(self) -> Certificate | None:
+    def certificate(self) -> Certificate | Certifies | None:
         """The certificate, where there is one."""
-        return self.checked.certificate
+        return self.checked.certificate or self.checked.integrated
 
     @property
     def verdicts(self) -> pd.DataFrame:
@@ -50,30 +52,31 @@ class Trusted(Named):
 
     def certify(
         self,
-        draws: int = 1024,
+        draws: int = DRAWS,
         seed: int = 0,
         *,
         budget: float | None = None,
         passes: int | None = None,
         progress: bool = False,
-    ) -> Certificate:
+    ) -> Certificate | Certifies:
         """Check every named quantity against draws of the exact posterior, and keep the result.
 
         Importance sampling of the density with all rows' variables integrated out, from linear
         response's normal; where its weights are poor, HMC. Fits from other starts look for other
         modes. No round is begun that would not end within `budget` seconds or `passes` over all rows (a
-        gradient counts three, a fit from another start sixty); what is then not known is "doubtful".
-        Afterwards `certificate` is set and `summary` has its verdicts.
+        gradient counts three, a fit from another start sixty, in a hundred coordinates and more about
+        their number); what is then not known is "doubtful".
+        Afterwards `certificate` is set and `summary` has its verdicts. An answer that was checked when it was
+        made (an integrated mixed model, a model by its log density) has its certificate already: this is it.
         """
-        if self._certifier is None and self.certificate is not None and self.certificate.polish:
+        found = self.checked.certificate
+        from_the_start = self.checked.integrated or (found if found and found.polish else None)
+        if self._certifier is None and from_the_start is not None:
+            if (draws, seed) == (DRAWS, 0):
+                return from_the_start
             raise InvalidModel(
-                "This posterior was checked when it was made; for other draws call infer again with "
-                "another seed."
-            )
-        if self._certifier is None and self.weighted is not None and self.weighted.verdicts:
-            raise InvalidModel(
-                "This posterior consists of draws of the exact posterior already; its verdicts are in "
-                "summary()."
+                "This posterior was checked when it was made, and `certificate` has the result; for other "
+                "draws infer again, from the model."
             )
         if self._certifier is None and self._response is None and self.checked.reason:
             raise InvalidModel(
@@ -84,7 +87,8 @@ class Trusted(Named):
             self._require_engine("density to check it against")
             raise InvalidModel(
                 "This posterior's density with all local variables integrated out is not known here, "
-                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
+                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture, and a "
+                'MixedModel with factorization="blocked" has verdicts by itself.'
             )
         found = self._certifier.certify(
             draws, seed, budget=budget, passes=passes, progress=progress
@@ -93,9 +97,10 @@ class Trusted(Named):
         return found
 
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
-        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second.
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs little.
 
-        Where that would cost more, "auto" gives verdicts without draws, if they cost less than the fit.
+        That is about a second, or three fits. Where it would cost more, "auto" gives verdicts without
+        draws, if they cost less than the fit.
         """
         if certify is True:
             self.certify(progress=progress)
@@ -109,7 +114,8 @@ class Trusted(Named):
         notes = []
         if REPAIRED in verdicts:
             notes.append('Rows marked "repaired" show the certified numbers.')
-        if self.certificate is not None and self.certificate.heavy.any():
+        checked = self.checked.certificate
+        if checked is not None and checked.heavy.any():
             notes.append(
                 "Rows without an sd have heavy tails: use lower and upper, their quantiles."
             )
@@ -119,7 +125,7 @@ class Trusted(Named):
             return "Verdicts by the size of the second order, without draws; posterior.certify() draws."
         return self.verdicts["why"].iloc[0] if NOT_CHECKED in verdicts else ""
 
-    def _certified(self) -> Certificate:
+    def _certified(self) -> Certificate | Certifies:
         if self.certificate is None:
             raise InvalidModel(
                 'This posterior has no certificate, which method="certified" needs; call '

@@ -29,20 +29,16 @@ def prior_table(
     import pandas as pd
 
     require_whole("verify", verify, 0)
-    known = sensitivity.known()
-    if not known:
+    if not sensitivity.known():
         raise InvalidModel(
             "This model holds no number that could be moved; store the prior's numbers as "
             "attributes (self.beta_var = 10.0) and use them in its terms."
         )
-    changes = [sensitivity.prior_change(h) for h in known]
-    sd = sensitivity.sd[at]
+    sd = np.where(sensitivity.sd[at] > 0, sensitivity.sd[at], np.inf)
     rows = [
-        (h.name, name, h.value, change.d_mean[i], change.d_sd[i], h.step, h.step * slope)
-        for h, change in zip(known, changes, strict=True)
-        for name, i, slope in zip(
-            names, at, change.d_mean[at] / np.where(sd > 0, sd, np.inf), strict=True
-        )
+        (h.name, name, h.value, mean, spread, h.step, h.step * mean / unit)
+        for h, d_mean, d_sd in sensitivity.prior_changes(at)
+        for name, mean, spread, unit in zip(names, d_mean, d_sd, sd, strict=True)
     ]
     columns = ["hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change"]
     table = pd.DataFrame(rows, columns=columns)

@@ -37,7 +37,10 @@ def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) ->
     ax.axvline(0.0, color="0.85", linewidth=1, zorder=0)
     ax.hlines(y - 0.2, *ends, color=CERTIFIED, linewidth=2.2)
     ax.plot(np.zeros(len(y)), y - 0.2, "o", color=CERTIFIED, markersize=5)
-    for lower, column, colour in ((0.0, "lrvb_sd", LRVB), (0.2, "mfvb_sd", MFVB)):
+    others = [(0.0, "lrvb_sd", LRVB, "linear response"), (0.2, "mfvb_sd", MFVB, "mean field")]
+    if not table["shift"].any() and (table["ratio"] == 1).all():
+        others = others[1:]  # the draws are the answer itself
+    for lower, column, colour, _ in others:
         reach = float(ndtri(0.5 + prob / 2)) * table[column] / unit
         ax.hlines(y + lower, center - reach, center + reach, color=colour, linewidth=2.2)
         ax.plot(center, y + lower, "o", color=colour, markersize=5)
@@ -56,8 +59,7 @@ def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) ->
     ax.spines[["top", "right"]].set_visible(False)
     handles = [
         Line2D([], [], marker="o", color=CERTIFIED, label=f"certified ({found.method})"),
-        Line2D([], [], marker="o", color=LRVB, label="linear response"),
-        Line2D([], [], marker="o", color=MFVB, label="mean field"),
+        *(Line2D([], [], marker="o", color=colour, label=label) for _, _, colour, label in others),
     ]
     ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
     return ax

@@ -244,7 +244,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         how = Convergence(
             elbo=certificate.log_evidence,
             trace=np.array([certificate.log_evidence]),
-            n_iter=certificate.draws,
+            n_iter=certificate.drawn,
             converged=certificate.k_hat < 0.7,
             reason="" if certificate.k_hat < 0.7 else f"k-hat is {certificate.k_hat:.2f}",
             stationarity=0.0,
@@ -275,6 +275,8 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         certificate: MixedCertificate,
     ) -> None:
         self.posterior_, self.certificate_ = posterior, certificate
+        if certificate.weighted is not None:
+            posterior.checked = Checked(integrated=certificate)
         self.design_, self.priors_ = design, priors
         self.n_rows_, self.dropped_ = design.n, design.dropped
         self.elbo_, self.n_iter_ = posterior.elbo, posterior.n_iter

@@ -28,7 +28,7 @@ from .integral.certificate import MixedCertificate
 
 DRAWS, MOST = 2000, 2**25  # draws that a file has, and numbers of all levels that it may have
 SCALARS = (
-    *("method", "exact", "reason", "k_hat", "ess", "draws", "log_evidence", "log_evidence_error"),
+    *("method", "exact", "reason", "k_hat", "ess", "drawn", "log_evidence", "log_evidence_error"),
     *("node_error", "refused", "probes", "unknown"),
 )
 
@@ -139,7 +139,9 @@ def model_of(
         for key, pairs in found["errors"].items()
     }
     scalars = {key: decoded(found["certificate"][key]) for key in SCALARS}
-    certificate = MixedCertificate(**scalars, **errors)
+    weighted = posterior.weighted
+    estimate = None if weighted is None else posterior.estimate
+    certificate = MixedCertificate(**scalars, **errors, estimate=estimate, weighted=weighted)
     index, *columns = zip(*found["priors"], strict=True) if found["priors"] else ((), *[()] * 3)
     priors = StoredPriors(
         pd.DataFrame(dict(zip(found["prior_columns"], columns, strict=True)), index=list(index)),

@@ -347,7 +347,7 @@ def test_draws_that_sums_cannot_cover_are_told_and_end_trust() -> None:
     name = "Intercept"
     assert certificate.refused == 0
     assert certificate.verdict(name) == "trust"
-    for refused, verdict in ((1, "trust"), (certificate.draws // 50, "doubtful")):
+    for refused, verdict in ((1, "trust"), (certificate.drawn // 50, "doubtful")):
         other = replace(certificate, refused=refused)
         assert other.verdict(name) == verdict
         assert f"{refused:,} with sds beyond what sums can cover" in other.sentence([name])

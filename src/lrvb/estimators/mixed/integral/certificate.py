@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ....errors import InvalidModel
 from ....integrated.importance import tails_of
 from ....integrated.integral import Integral
 from ....integrated.integration import NODE_ERROR
 from ....integrated.wanting import MEAN_ERROR, SD_ERROR
+from ....posterior.certificate import require_whole
+from ....posterior.estimate import Estimate
+from ....posterior.intervals import check_probability
+from ....posterior.weighted import WeightedDraws
 
 TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
@@ -20,13 +26,14 @@ _LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MixedCertificate:
     """What stands behind the numbers: weighted draws over exact sums or a Gaussian block; or neither.
 
-    `reason` tells why it is not the first, `unknown` what of a block's error is not counted.
+    `reason` tells why it is not the first, `unknown` what of a block's error is not counted. The draws are
+    the answer itself: `estimate` has their means and covariances, `weighted` the draws.
 
-    `k_hat` judges the weights of `draws` draws, `ess` counts the effective ones; `exact` tells whether
+    `k_hat` judges the weights of `drawn` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
     for nothing. `probes` are those of log determinants, 0 where these are exact. Errors are Monte Carlo's,
     of means in sds and of log sds. `tail` is k-hat of each quantity's squares, weighted: where it is large,
@@ -39,15 +46,37 @@ class MixedCertificate:
     unknown: str = ""
     k_hat: float = np.nan
     ess: float = np.nan
-    draws: int = 0
+    drawn: int = 0
     log_evidence: float = np.nan
     log_evidence_error: float = np.nan
     node_error: float = np.nan
     refused: int = 0
     probes: int = 0
-    mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
-    sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
-    tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float), repr=False)
+    mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
+    sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
+    tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
+    estimate: Estimate | None = None
+    weighted: WeightedDraws | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Every named quantity."""
+        return list(self._answer[0].index)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Of every coordinate, (a,)."""
+        return self._answer[0].m
+
+    @property
+    def cov(self) -> np.ndarray:
+        """Of all coordinates, (a, a)."""
+        return self._answer[0].Sigma
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        """Verdict and reason of every named quantity."""
+        return [(self.verdict(name), self.sentence([name])) for name in self.names]
 
     def verdict(self, name: str) -> str:
         """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check."""
@@ -58,23 +87,80 @@ class MixedCertificate:
             worst = max(worst, self.node_error / NODE_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
-        few = self.refused <= REFUSED * self.draws and not self.unknown
+        few = self.refused <= REFUSED * self.drawn and not self.unknown
         sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < TAIL
         if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
 
-    def summary(self) -> pd.DataFrame:
-        """`mean_error`, `sd_error` and `verdict` of every quantity."""
-        table = pd.DataFrame({"mean_error": self.mean_error, "sd_error": self.sd_error})
-        return table.assign(verdict=[self.verdict(name) for name in table.index])
+    def summary(self, prob: float = 0.94) -> pd.DataFrame:
+        """Mean, sd, quantiles, Monte Carlo errors, and a verdict with its reason, a row a quantity.
+
+        The columns of every certificate: `lrvb_mean` and `lrvb_sd` are those of `posterior_`, which are the
+        draws' own, so that `shift` is 0 and `ratio` 1. `mcse` is the error of the mean in its unit,
+        `sd_error` that of the sd as a share of it.
+        """
+        check_probability("prob", prob)
+        estimate, weighted = self._answer
+        at = list(estimate.index.values())
+        mean, sd = estimate.m[at], np.sqrt(np.diag(estimate.Sigma)[at])
+        lower, upper = weighted.intervals(prob)
+        verdicts = self.verdicts
+        columns = {
+            "mean": mean,
+            "sd": sd,
+            "lower": lower[at],
+            "upper": upper[at],
+            "lrvb_mean": mean,
+            "lrvb_sd": sd,
+            "shift": 0.0,
+            "ratio": 1.0,
+            "mcse": self.mean_error[self.names].to_numpy() * sd,
+            "sd_error": self.sd_error[self.names].to_numpy(),
+            "verdict": [verdict for verdict, _ in verdicts],
+            "why": [why for _, why in verdicts],
+        }
+        return pd.DataFrame(columns, index=pd.Index(self.names))
+
+    def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
+        """n joint draws of every named quantity, in proportion to their weights."""
+        estimate, weighted = self._answer
+        require_whole("n", n, 1)
+        require_whole("seed", seed, 0)
+        return weighted.draw(estimate, n, np.random.default_rng(seed))
+
+    def to_arviz(self, n: int = 1000, seed: Any = 0) -> Any:
+        """ArviZ's container with such draws; `MixedModel.to_arviz` has levels and predictions too."""
+        from ....bridges.arviz import draws_to_arviz
+
+        return draws_to_arviz(self.draws(n, seed))
+
+    def __repr__(self) -> str:
+        names = [] if self.weighted is None else self.names
+        counts = pd.Series([self.verdict(name) for name in names], dtype=str).value_counts(
+            sort=False
+        )
+        found = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+        return (
+            f"<lrvb.MixedCertificate by {self.method}: {self.sentence(names)} {found}".rstrip()
+            + ">"
+        )
+
+    @property
+    def _answer(self) -> tuple[Estimate, WeightedDraws]:
+        if self.estimate is None or self.weighted is None:
+            raise InvalidModel(
+                f"There are no draws of the exact posterior behind this fit: {self.reason}; its numbers are "
+                "those of summary()."
+            )
+        return self.estimate, self.weighted
 
     def sentence(self, names: list[str]) -> str:
         """Why the verdicts are what they are, for the quantities shown."""
         if self.method == VARIATIONAL:
             return f"approximate: {self.reason}."
         head = (
-            f"{self.draws:,} draws of the hyperparameters, {self.ess:,.0f} effective, "
+            f"{self.drawn:,} draws of the hyperparameters, {self.ess:,.0f} effective, "
             f"k-hat {self.k_hat:.2f}"
         )
         if self.refused:
@@ -155,7 +241,7 @@ def certify(
         unknown=unknown,
         k_hat=float(w.k_hat),
         ess=float(w.ess),
-        draws=len(w.x),
+        drawn=len(w.x),
         log_evidence=w.log_evidence,
         log_evidence_error=w.log_evidence_error,
         node_error=integral.node_error,

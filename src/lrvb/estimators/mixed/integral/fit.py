@@ -88,9 +88,9 @@ def integrate_model(
     beta, root = _beta(statement, standard, theta)
     within = root @ root.swapaxes(1, 2)
     residual = np.exp(theta[:, -1]) if isinstance(inside, Normal) else None
-    own = statement.outside(theta, beta, design, standard)
+    outside = statement.outside(theta, beta, design, standard)
     bends = list(statement.smooth_sds(theta).T)
-    found = quantities(design, priors, beta, statement.spreads(theta), residual, own, bends)
+    found = quantities(design, priors, beta, statement.spreads(theta), residual, outside, bends)
     T = found.values
     effects, cross = _levels(statement, integral, at, theta, weights, T, standard)
     m = weights @ T
@@ -114,7 +114,10 @@ def integrate_model(
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
     why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
     certificate = certify(integral, at, T, within_sds, found.labels, why, unknown)
+    estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
+    own = root if isinstance(inside, Normal) else root[:, :0, :0]
+    weighted = WeightedDraws(T, weights, own, verdicts)
     return IntegratedFit(
         design,
         standard,
@@ -122,15 +125,13 @@ def integrate_model(
         replace(integral, near=None),
         theta,
         weights,
-        Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports)),
-        WeightedDraws(
-            T, weights, root if isinstance(inside, Normal) else root[:, :0, :0], verdicts
-        ),
+        estimate,
+        weighted,
         effects,
         _in_design(statement, mfvb_sds),
         cross,
         found.absent,
-        certificate,
+        replace(certificate, estimate=estimate, weighted=weighted),
     )
 
 

@@ -95,6 +95,11 @@ class PriorSensitivity:
         """Every number of every proper prior."""
         return [h for h, _ in self._stated.values()]
 
+    def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
+        """Derivatives of the means and sds `at` in every hyperparameter."""
+        found = map(self.prior_change, self.known())
+        return [PriorChange(h, d_mean[at], d_sd[at]) for h, d_mean, d_sd in found]
+
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """Derivatives of all means and sds in one number of a prior."""
         draws, score = self.found.weighted, self._score(hyperparameter)

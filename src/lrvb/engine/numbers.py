@@ -1,0 +1,127 @@
+r"""What if a number of the model were another: derivatives of m* and of variances, all in one pass over rows.
+
+Where L̄ depends on ε as well, dm*/dε = Σ̂c with c = ∂²L̄/∂m∂ε. The variance vᵢ = eᵢᵀΣ̂eᵢ, Σ̂ = (V⁻¹ − H̃)⁻¹,
+follows H̃ and V. With sᵢ = Σ̂eᵢ and tᵢ = V⁻¹sᵢ = eᵢ + H̃sᵢ, and η following by dη = c + H̃dm,
+
+  dvᵢ/dε = sᵢᵀ(dH̃/dε)sᵢ + κ₃[tᵢ, tᵢ, dη],
+
+κ₃ the third cumulants of q. The gradients of sᵢᵀH̃sᵢ in m and all ε together are sums over rows
+(`collapsed.turning`), so that the cost does not grow with the number of hyperparameters. See: R. Giordano,
+T. Broderick and M. Jordan, "Covariances, robustness, and variational Bayes", JMLR 19 (2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..collapsed.turning import Directions, numbers_at, third_cumulant
+from ..errors import InvalidModel
+from ..numerics.double import in_double
+from ..numerics.lazy import jax, jnp
+from ..statement.programs import shared
+from ..statement.structure import Structure
+from ..statement.tracing import numbers_read
+from .fitting import Fit
+from .response import Response
+from .second_order import thinned
+
+
+class NumberChanges(NamedTuple):
+    """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for."""
+
+    d_mean: np.ndarray
+    d_variance: np.ndarray
+
+
+@in_double
+def number_changes(
+    response: Response,
+    moved: Sequence[Mapping[str, np.ndarray]],
+    of: np.ndarray,
+    most: int | None = None,
+) -> NumberChanges:
+    """Along each direction of the model's numbers; the variances are those of the functionals `of` (k, a).
+
+    With `most` at most so many rows, which stand for all, say how H̃ turns; all else is of all rows.
+    """
+    fit = response.fit
+    assert fit.curved is not None
+    H, Sigma, a, h = fit.curved.H, response.Sigma, len(fit.m), len(moved)
+    S = of @ Sigma
+    T = of + S @ H
+    directions = _stacked(fit.problem.traced, moved)
+    program = _global_program(fit.problem.structure)
+    turns, thirds = program(fit.problem.traced, directions, response.eta, fit.m, S, T)
+    turns, thirds = np.array(turns), np.asarray(thirds)
+    if fit.problem.rows is not None:
+        read = numbers_read(fit.problem.structure)
+        own = {name: d for name, d in directions.items() if name in read}
+        sample = fit if most is None else thinned(fit, most)
+        if own and sample is not fit:
+            turns[:h] += _rows(fit, S[:0], own)
+            turns[h:] += _rows(sample, S, own)[h:]
+        elif own:
+            turns += _rows(sample, S, own)
+        else:
+            turns[h:, :a] += _rows(sample, S, {})
+    c = turns[:h, :a]
+    dm = c @ Sigma
+    d_eta = c + dm @ H
+    d_variance = dm @ turns[h:, :a].T + turns[h:, a:].T + d_eta @ thirds.T
+    if not (np.isfinite(dm).all() and np.isfinite(d_variance).all()):
+        raise InvalidModel(
+            "The derivative in a hyperparameter is not finite; check the third derivatives of the model's "
+            "terms at the optimum."
+        )
+    return NumberChanges(dm, d_variance)
+
+
+def _rows(fit: Fit, S: np.ndarray, moved: Directions) -> np.ndarray:
+    bound: Any = fit.bound()
+    return np.asarray(bound.turns(fit.m, S, moved))
+
+
+def _stacked(
+    numbers: Mapping[str, np.ndarray], moved: Sequence[Mapping[str, np.ndarray]]
+) -> Directions:
+    """Each number's directions (h, …), of those that any ε moves."""
+    names = sorted({k for one in moved for k, d in one.items() if np.any(d)})
+    found = {}
+    for name in names:
+        still = np.zeros(np.shape(numbers[name]))
+        found[name] = np.stack(
+            [np.asarray(one.get(name, still), dtype=np.float64) for one in moved]
+        )
+    return found
+
+
+@shared
+def _global_program(structure: Structure) -> Callable[..., Any]:
+    """(numbers, moved, η, m, S, T) → the global term's turns (h + k, a + h), and κ₃[t, t, ·] (k, a)."""
+
+    def turns(numbers: Any, moved: Any, eta: Any, m: Any, S: Any, T: Any) -> Any:
+        a = m.size
+        h = len(next(iter(moved.values()))) if moved else 0
+        x = jnp.concatenate([m, jnp.zeros(h)])
+
+        def term(x: Any) -> Any:
+            return structure.global_term(numbers_at(numbers, moved, x[a:]), x[:a])
+
+        def mixed(u: Any) -> Any:
+            return jax.jvp(jax.grad(term), (x,), (u,))[1]
+
+        def turn(s: Any) -> Any:
+            s = jnp.concatenate([s, jnp.zeros(h)])
+
+            def first(x: Any) -> Any:
+                return jax.jvp(term, (x,), (s,))[1]
+
+            return jax.grad(lambda x: jax.jvp(first, (x,), (s,))[1])(x)
+
+        thirds = jax.vmap(lambda t: third_cumulant(structure.alpha, eta, t))(T)
+        return jnp.concatenate([jax.vmap(mixed)(jnp.eye(a + h)[a:]), jax.vmap(turn)(S)]), thirds
+
+    return turns
