@@ -130,11 +130,12 @@ def _told(table: pd.DataFrame, found: Influence, what: str) -> pd.DataFrame:
     """The table with a line on how its rows were found."""
     again = int(found.refitted.sum())
     near = 0 if found.stepped is None else int(found.stepped.sum())
+    unsure = f" ({found.unsure:,} of them may be more than 5 % off)" if found.unsure else ""
     parts = [
         f"{count:,} {what}{'s' if count > 1 else ''} {how}"
         for count, how in (
             (again, "by fits of their own" if again > 1 else "by a fit of its own"),
-            (near, "by a Newton step"),
+            (near, "by a step of the second order" + unsure),
             (len(table) - again - near, "to the first order"),
         )
         if count
