@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from ..engine.fitting import Fit
 from ..engine.numbers import third_order
 from ..engine.response import Response
 from ..engine.sensitivity import (
@@ -54,7 +56,7 @@ class Steps(NamedTuple):
     second: np.ndarray
 
 
-def stepped(response: Response, blocks: Sequence[np.ndarray]) -> Steps:
+def stepped(response: Response, blocks: Sequence[np.ndarray], second: bool = True) -> Steps:
     r"""m without each block of rows; NaN where a step leaves the domain, or has not been made.
 
     After the Newton step to m* + δ the fixed point η = ∂L̄₋/∂m of the rows that are left is off by
@@ -64,12 +66,10 @@ def stepped(response: Response, blocks: Sequence[np.ndarray]) -> Steps:
     fit = response.fit
     if not blocks:
         return Steps(np.zeros((0, len(fit.m))), np.zeros((0, len(fit.m))))
-    near = gathered(fit, np.concatenate(blocks))
+    near, owns = _gathered(fit, blocks)
     assert near.problem.rows is not None
     assert fit.curved is not None
     weights = np.asarray(near.problem.rows.weights)
-    ends = np.cumsum([0, *map(len, blocks)])
-    owns = [np.arange(i, j) for i, j in itertools.pairwise(ends)]
 
     def score(own: np.ndarray, m: np.ndarray) -> np.ndarray:
         return np.asarray(weights[own] @ np.concatenate(list(row_scores(near, own, m))))
@@ -79,15 +79,34 @@ def stepped(response: Response, blocks: Sequence[np.ndarray]) -> Steps:
         [without(response, score(own, fit.m), H) for own, H in zip(owns, curvatures, strict=True)]
     )
     newton = means_at(fit, etas)
-    second = np.full(newton.shape, np.nan)
+    further = np.full(newton.shape, np.nan)
+    if not second:
+        return Steps(newton, further)
     cheap = np.flatnonzero(np.isfinite(newton).all(1))[: max(1, TURNED // max(fit.problem.n, 1))]
     dm = newton[cheap] - fit.m
     bent = dm @ fit.curved.H + third_order(response, dm) / 2
     for b, gradient in zip(cheap, bent, strict=True):
         residual = response.eta + gradient - score(owns[b], newton[b]) - etas[b]
         etas[b] += newton_change(response, residual, curvatures[b])
-    second[cheap] = means_at(fit, etas[cheap])
-    return Steps(newton, second)
+    further[cheap] = means_at(fit, etas[cheap])
+    return Steps(newton, further)
+
+
+def _gathered(fit: Fit, blocks: Sequence[np.ndarray]) -> tuple[Fit, list[np.ndarray]]:
+    """The fit with the blocks' rows alone, and where each block's are.
+
+    Blocks are filled up with rows that do not count: of a few lengths each has its program.
+    """
+    lengths = [1 << (len(rows) - 1).bit_length() for rows in blocks]
+    filled = [np.resize(rows, length) for rows, length in zip(blocks, lengths, strict=True)]
+    counted = [np.arange(n) < len(rows) for n, rows in zip(lengths, blocks, strict=True)]
+    near = gathered(fit, np.concatenate(filled))
+    rows = near.problem.rows
+    assert rows is not None
+    rows = replace(rows, weights=np.asarray(rows.weights) * np.concatenate(counted))
+    ends = np.cumsum([0, *lengths])
+    owns = [np.arange(i, j) for i, j in itertools.pairwise(ends)]
+    return replace(near, problem=replace(near.problem, rows=rows)), owns
 
 
 def doubted(newton: np.ndarray, second: np.ndarray) -> np.ndarray:

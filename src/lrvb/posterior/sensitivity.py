@@ -29,7 +29,7 @@ from ..engine.sensitivity import (
 )
 from ..errors import InvalidModel, NotConverged
 from .answering import REFITTED, Influence, PriorChange
-from .deletion import MOST, affordable, doubted, refits_worth, rows_of, stepped
+from .deletion import MANY, MOST, affordable, doubted, refits_worth, rows_of, stepped
 from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
 from .intervals import intervals
@@ -229,15 +229,37 @@ class Sensitivity:
         return self.response.Sigma @ self.M[at].T
 
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
+        """Variances (k,) of m* over other rows, or other levels, drawn from where these came from.
+
+        Of rows the infinitesimal jackknife; of levels the jackknife, each left out by its Newton step,
+        because few levels have much weight each; of more than `MOST`, which have not, to the first order.
+        """
         if codes is None:
             parts = map_parts(self.fit, functools.partial(_spread, self._read(at)))
             found = functools.reduce(operator.add, parts)
         else:
-            found = spread(self._moved(at, codes))
+            found = spread(self._levels_left_out(at, codes))
         if found.n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        return found.squares * found.n / (found.n - 1)
+        by_steps = codes is not None and self._stepwise(found.n)
+        share = (found.n - 1) / found.n if by_steps else found.n / (found.n - 1)
+        return found.squares * share
+
+    def _levels_left_out(self, at: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The change (G, k) without each level: by Newton steps, or of many to the first order."""
+        count = int(codes.max(initial=-1)) + 1
+        if not self._stepwise(count):
+            return -self._moved(at, codes)
+        blocks = rows_of(range(count), codes)
+        means = stepped(self.response, blocks, second=False).newton
+        for k in np.flatnonzero(~np.isfinite(means).all(1)):
+            means[k] = self.left_out(blocks[k]).m
+        return np.asarray((means - self.fit.m) @ self.M[at].T)
+
+    def _stepwise(self, count: int) -> bool:
+        """Whether so many levels are each left out by a step; rows elsewhere have to be fetched for it."""
+        near = self.fit.problem.total is None or self.fit.problem.total <= MANY
+        return near and 1 < count <= MOST and self.fit.curved is not None
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""
