@@ -172,7 +172,7 @@ def response_alone(quick: bool) -> list[tuple[str, str, str, str]]:
 
 def _plain(fit: lrvb.Fit) -> np.ndarray:
     """Σ̂ by eq:nuisance_lrvb_est as one would write it in NumPy: all rows, no Gram matrices."""
-    from lrvb.collapsed.gram import assembly_program, coefficient_program
+    from lrvb.collapsed.gram_programs import assembly_program, coefficient_program
     from lrvb.statement.problem import global_program
 
     problem, structure = fit.problem, fit.problem.structure
@@ -211,12 +211,12 @@ def _jacobian(fit: lrvb.Fit) -> np.ndarray:
     """∂A/∂m, (K, F, a); its cost is not counted."""
     import jax
 
-    from lrvb.collapsed.gram import _coefficients, _declared
+    from lrvb.collapsed.bilinear import coefficients, width_of
 
     if id(fit) not in _JACOBIANS:
         structure, traced = fit.problem.structure, fit.problem.traced
-        F = _declared(structure)
-        function = jax.jit(jax.jacfwd(lambda m: _coefficients(structure, traced, m, F)))
+        F = width_of(structure)
+        function = jax.jit(jax.jacfwd(lambda m: coefficients(structure, traced, m, F)))
         _JACOBIANS[id(fit)] = np.asarray(function(fit.m))
     return _JACOBIANS[id(fit)]
 

@@ -13,6 +13,7 @@ import pytest
 
 import lrvb
 from lrvb.commands.cli import main
+from lrvb.commands.csv_files import chosen_columns, read_csv
 
 
 def refused(capsys, *arguments):
@@ -227,9 +228,10 @@ def test_mixture_refuses(people, tmp_path, capsys, monkeypatch):
     )
     few.write_text("a,b\n1,x\n3,4\n5,\n")
     assert say(few, "--columns", "a,b") == "Column 'b' is not numeric: line 2 has 'x'."
+    assert chosen_columns(read_csv(few), None)[1] == {"b": "line 2 has 'x'"}
     few.write_text("a,b\n1,2\n3,4\n5,\n")
     assert say(few) == (
-        "Column 'b' has 1 missing values, the first in line 4; fill or remove those rows, or leave "
+        "Column 'b' has missing values: 1 of 3, the first in line 4; fill or remove those rows, or leave "
         "the column out with --columns."
     )
     few.write_text("name\nx\ny\n")

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 from lrvb.integrated.importance import Budget, integrate, tails_of
 from lrvb.integrated.proposals import Gaussian
-from lrvb.integrated.wanting import TAIL, uncertain
+from lrvb.integrated.wanting import TAIL, in_variances, uncertain
 
 
 def drawn(df: float, wanting=None, limit: int = 0):
@@ -55,3 +55,13 @@ def test_nothing_is_wanted_of_draws_that_do():
     wanting = uncertain(lambda x: x)
     assert wanting(many) is None
     assert_allclose(wanting(few), 0.0, atol=0)
+
+
+def test_shares_of_variances_have_mean_one():
+    """Of what varies; a constant says nothing, and alone nothing at all."""
+    found = drawn(5.0)
+    with_constant = np.column_stack([found.x, np.ones(len(found.x))])
+    shares = in_variances(with_constant, found.weights)
+    assert_allclose(found.weights @ shares, 1.0, rtol=1e-12)
+    assert_allclose(shares, in_variances(found.x, found.weights), rtol=1e-12)
+    assert not in_variances(np.ones((len(found.x), 1)), found.weights).any()

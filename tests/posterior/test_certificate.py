@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
-import time
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -12,69 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from checked_models import BY_NAME, Regression, StudentT, counts, regression
 from numpy.testing import assert_allclose
 
 import lrvb
-from cases import CASES
-from lrvb.engine.density import CollapsedDensity
-from lrvb.engine.modes import Modes
 from lrvb.posterior.certification import Certifier
 from lrvb.posterior.estimate import estimate_of
 from lrvb.posterior.purse import Purse
 from lrvb.posterior.sampling import Sampling
-from lrvb.posterior.starts import look_around
 from lrvb.posterior.target import Target
 from lrvb.studies.reference import normal_poisson, simulate
 from mixtures import overlapping
 
-BY_NAME = {case.name: case for case in CASES}
 VERDICTS = {"trust", "repaired", "doubtful", "do not trust"}
-
-
-class Regression(lrvb.Model):
-    """A Gaussian posterior: y ~ N(x·β, 1), β ~ N(0, I)."""
-
-    global_blocks = {"beta": lrvb.MultivariateNormal(2)}
-
-    def global_term(self, m):
-        return -jnp.trace(m.beta.xx) / 2
-
-    def local_term(self, m, z, row):
-        return row.y * row.x @ m.beta.x - row.x @ m.beta.xx @ row.x / 2
-
-
-class Squared(lrvb.Model):
-    """y ~ N(θ², 0.1²): two modes, at ±√y."""
-
-    global_blocks = {"theta": lrvb.Normal()}
-
-    def global_term(self, m):
-        fourth = 3 * m.theta.xx**2 - 2 * m.theta.x**4
-        return -(fourth - 2 * 4.0 * m.theta.xx) / (2 * 0.1) - m.theta.xx / 50
-
-
-class StudentT(lrvb.Model):
-    """A t posterior with two degrees of freedom: no variance."""
-
-    global_blocks = {"theta": lrvb.Normal()}
-
-    def global_term(self, m):
-        return -1.5 * jnp.log1p(m.theta.xx / 2)
-
-
-@functools.cache
-def regression() -> lrvb.Posterior:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(30, 2)) + np.array([0.0, 1.0])
-    data = {"x": x, "y": x @ [1.0, -1.0] + rng.normal(size=30)}
-    return lrvb.infer(Regression(), data, certify=True)
-
-
-@functools.cache
-def counts() -> lrvb.Posterior:
-    posterior = lrvb.summarize(BY_NAME["NormalPoisson-tilted"].response())
-    posterior.certify()
-    return posterior
 
 
 def test_a_gaussian_posterior_is_confirmed():
@@ -118,140 +65,6 @@ def test_planted_errors_are_never_trusted(name):
     assert len(named) == len(true.verdicts)
     found = Certifier(response, moved).certify(starts=0).verdicts
     assert "trust" not in [verdict for verdict, _ in found]
-
-
-def test_two_far_modes_are_never_trusted():
-    """Each mode is nearly normal, and only the other starts can tell."""
-    certificate = lrvb.infer(Squared(), None, init={"theta": {"loc": 2.0, "scale": 0.1}}).certify()
-    assert certificate.k_hat < 0.7
-    assert 0.4 < certificate.others < 0.6
-    assert certificate.summary().loc["theta", "verdict"] == "do not trust"
-
-
-class Product(lrvb.Model):
-    """y ~ N(ab, 1): the signs of a and b are not known, and the two optima are about two sds apart."""
-
-    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
-
-    def global_term(self, m):
-        return -(m.a.xx + m.b.xx) / 8
-
-    def local_term(self, m, z, row):
-        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
-
-
-@pytest.mark.parametrize("y", [0.6, 1.1])
-def test_optima_near_each_other_are_both_drawn_from(y):
-    """By symmetry both means are zero; draws from one optimum alone are not believed."""
-    posterior = lrvb.infer(Product(), {"y": np.full(5, y)}, certify=False)
-    found = posterior.certify(seed=1).summary()
-    exact = _by_grid(5, y)
-    assert set(found["verdict"]) == {"repaired"}
-    assert (np.abs(found["mean"]) < 4 * found["mcse"]).all()
-    assert_allclose(found["sd"], exact, rtol=0.1)
-    target = Target(posterior.response)
-    sampling = Sampling(target, Purse(target, None, None), 512, 0)
-    one = sampling.places[0].t().draw(512, 0)
-    modes = look_around(sampling.target, posterior.response, 1, 12)
-    assert not modes.others
-    sampling.know(posterior.response, modes.near)
-    weights = np.full(512, 1 / 512)
-    here = one[(one - sampling.target.center) @ [1, 1] * np.sign(sampling.target.center[0]) > 0]
-    assert 0.4 < sampling.missed(here, np.full(len(here), 1 / len(here))) < 0.6
-    assert sampling.missed(np.concatenate([one[:256], -one[:256]]), weights) == 0
-
-
-def _by_grid(n, y):
-    """The sd of a and of b."""
-    side = np.linspace(-12, 12, 801)
-    a, b = np.meshgrid(side, side)
-    p = np.exp(-(a**2 + b**2) / 8 - n * (y - a * b) ** 2 / 2)
-    return np.sqrt((p * a**2).sum() / p.sum())
-
-
-def test_too_few_other_starts_rule_nothing_out(monkeypatch):
-    """Where hardly a fit from another start ends at an optimum, nobody has looked."""
-    posterior = regression()
-    monkeypatch.setattr("lrvb.posterior.certification.look_around", lambda *given: Modes(starts=2))
-    found = posterior._certifier.certify()
-    assert {verdict for verdict, _ in found.verdicts} == {"doubtful"}
-    assert "other starts" in found.summary()["why"].iloc[0]
-
-
-class Banana(lrvb.Model):
-    """θ₁θ₂ observed: weights do not settle, so that a certificate would go all the way."""
-
-    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
-
-    def global_term(self, m):
-        product = m.a.xx * m.b.xx - 6 * m.a.x * m.b.x
-        return -product / 0.6 - (m.a.xx - 4 * m.a.x + m.b.xx - 4 * m.b.x) / 2
-
-
-def test_a_budget_is_kept_and_what_it_leaves_open_is_doubtful(monkeypatch):
-    """Passes are counted, seconds are foreseen from the passes before; nothing is trusted unlooked."""
-    start = {"a": {"loc": 1.8, "scale": 0.3}, "b": {"loc": 1.7, "scale": 0.3}}
-    certifier = lrvb.infer(Banana(), None, init=start, certify=False)._certifier
-    asked = []
-
-    def counted(self, points, gradient=False, at=CollapsedDensity.at):
-        asked.append(len(points) * (3 if gradient else 1))
-        time.sleep(1e-4 * len(points))
-        return at(self, points, gradient)
-
-    monkeypatch.setattr(CollapsedDensity, "at", counted)
-    for limits, most in (({"passes": 300}, 300), ({"passes": 5000}, 5000), ({"budget": 0.3}, 4000)):
-        asked.clear()
-        found = certifier.certify(256, **limits)
-        assert sum(asked) <= most
-        assert "trust" not in {verdict for verdict, _ in found.verdicts}
-    few = regression()._certifier.certify(1024, passes=1024)
-    assert not few.looked
-    assert {verdict for verdict, _ in few.verdicts} == {"doubtful"}
-    assert "other modes" in few.summary()["why"].iloc[0]
-
-
-class Rates(lrvb.Model):
-    """120 gamma posteriors of rates, whose shapes are 50."""
-
-    global_blocks = {"rate": lrvb.Gamma(batch=120)}
-
-    def global_term(self, m):
-        return jnp.sum(49 * m.rate.log_x - 25 * m.rate.x)
-
-
-def test_a_hundred_parameters_within_a_budget():
-    """Confirmed where draws can do it; with fewer than that takes, honestly doubtful."""
-    certifier = lrvb.infer(Rates(), None, certify=False)._certifier
-    assert Target(certifier.response).size == 120
-    short = certifier.certify(1024, passes=128)
-    assert len(short.weights) <= 128
-    assert {verdict for verdict, _ in short.verdicts} <= {"doubtful", "do not trust"}
-    found = certifier.certify(4096, passes=4096, starts=0)
-    table = found.summary()
-    error = table["sd"] / np.sqrt(2 * found.ess)
-    exact = np.where([name.startswith("log") for name in table.index], np.nan, np.sqrt(50) / 25)
-    known = np.isfinite(exact)
-    assert (np.abs(table["sd"] - exact)[known] < 5 * error[known]).all()
-    assert (table["verdict"] == "trust").mean() > 0.5
-    assert "do not trust" not in set(table["verdict"])
-
-
-def test_progress_counts_the_draws(capsys):
-    """A bar on the standard error stream."""
-    regression()._certifier.certify(1024, progress=True)
-    shown = re.findall(r"(\d+)draw \[", capsys.readouterr().err)
-    assert int(shown[-1]) >= 1024
-
-
-def test_copies_under_other_labels_are_not_other_modes():
-    """A mixture's certificate is local to one labelling, and says so."""
-    case = BY_NAME["NormalMixture"]
-    certificate = lrvb.summarize(case.response()).certify(4096)
-    assert certificate.relabelled
-    assert certificate.others < 0.01
-    assert "labelling" in certificate.summary().attrs["note"]
-    assert set(certificate.summary()["verdict"]) <= {"trust", "repaired"}
 
 
 def test_heavy_tails_get_quantiles_and_no_trust():
@@ -405,28 +218,3 @@ def test_chains_lean_on_control_variates():
     assert_allclose(table["sd"], table["lrvb_sd"], rtol=1e-8)
     assert (table["mcse"] < 1e-6 * table["sd"]).all()
     assert (table["verdict"] == "trust").all()
-
-
-@pytest.mark.parametrize("certify", ["always", None, 3])
-def test_certify_is_true_false_or_auto(certify):
-    """Anything else is refused before the fit."""
-    with pytest.raises(lrvb.InvalidModel, match="'auto', True or False"):
-        lrvb.infer(StudentT(), None, certify=certify)
-
-
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("draws", 10),
-        ("draws", 1e3),
-        ("draws", True),
-        ("seed", -1),
-        ("seed", "a"),
-        ("budget", 0),
-        ("passes", 1),
-    ],
-)
-def test_arguments_are_refused_by_name(argument, value):
-    """One sentence that names the argument and the value."""
-    with pytest.raises(lrvb.InvalidModel, match=f"{argument}={value!r} must be"):
-        regression().certify(**{argument: value})

@@ -15,9 +15,11 @@ from ..statement.problem import Problem
 from ..statement.structure import Structure
 from .chunks import chunk_length, chunks, point_chunks
 from .gaps import gap_bend_program, gap_program, gap_slope_program, row_bend_program
+from .row_optimum import is_searched
 from .row_programs import (
     bend_program,
     density_program,
+    no_starts,
     product_program,
     response_program,
     row_sum_program,
@@ -27,6 +29,7 @@ from .turning import CUBIC, Directions, autodiff_turns
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
+_REMEMBERED = 10**6  # rows whose optima are kept with a point, to start from nearby: 16 MB
 _FEW = 64  # points whose values are found one by one, by the programs of the fit
 
 
@@ -49,12 +52,19 @@ class _ChunkedSum:
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         problem = self.problem
         program = row_sum_program(problem.structure, order)
+        keeps = is_searched(problem.structure) and problem.n <= _REMEMBERED
         size = len(m) if order == 2 else 0
         value, gradient, curvature, failed = 0.0, np.zeros(len(m)), np.zeros((size, size)), -1
-        first = 0
-        pending = []
-        for chunk in self._kept or chunks(problem, self.size):
-            pending.append((first, program(problem.traced, m, chunk.columns, chunk.weights)))
+        first, reached = 0, []
+        pending: list[Any] = []
+        for i, chunk in enumerate(self._kept or chunks(problem, self.size)):
+            starts = no_starts(problem.structure, len(chunk.weights))
+            if state is not None and i < len(state) and state[i].shape == starts.shape:
+                starts = state[i]  # of chunks of another length it is not known whose they are
+            found = program(problem.traced, m, chunk.columns, chunk.weights, starts)
+            pending.append((first, found))
+            if keeps:
+                reached.append(found[-1])
             first += chunk.n
             if len(pending) > 1:  # one chunk is prepared while another is computed
                 value, gradient, curvature, failed = _add(
@@ -62,7 +72,8 @@ class _ChunkedSum:
                 )
         for part in pending:
             value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
-        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed)
+        known = tuple(reached) if keeps else None
+        return CollapsedSums(value, gradient, curvature if order == 2 else None, failed, known)
 
     def respond(
         self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
@@ -166,7 +177,7 @@ def _one_normal(structure: Structure) -> Structure:
 
 
 def _add(part: Any, value: float, gradient: Any, curvature: Any, failed: int) -> Any:
-    first, (v, g, h, bad) = part
+    first, (v, g, h, bad, _) = part
     bad = int(bad)
     if bad >= 0 and failed < 0:
         failed = first + bad

@@ -8,8 +8,7 @@ model's own local term at unit features: no Hessian is written by hand.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,28 +16,20 @@ import numpy as np
 
 from ..errors import InvalidModel
 from ..numerics.double import in_double
-from ..numerics.lazy import jax, jnp
 from ..statement.problem import Problem
-from ..statement.programs import shared
-from ..statement.structure import Structure
 from .autodiff import AutodiffSum
+from .bilinear import require_bilinear, width_of
 from .chunks import chunk_length, chunks, point_chunks
-from .gram_terms import (
-    coefficients_at,
-    feature_count,
-    features_of,
-    gram_pairs,
-    require_bilinear,
-    whole_gram,
+from .gram_bend import bend_program, spread_program, third_program
+from .gram_programs import (
+    assembly_program,
+    coefficient_program,
+    coefficients_program,
+    gram_program,
+    point_program,
+    pullback_program,
 )
-from .gram_turning import (
-    along_program,
-    bend_program,
-    spread_program,
-    third_program,
-    thirds_program,
-    turns_program,
-)
+from .gram_turns import along_program, thirds_program, turns_program
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 from .turning import Directions, autodiff_turns
 
@@ -57,7 +48,7 @@ class GramSum:
                 "leave local_sum to its default."
             )
         require_bilinear(problem)
-        width = feature_count(problem.structure)
+        width = width_of(problem.structure)
         return _GramBound(problem, chunk_length(problem, chunk_size, 3 * width), chunk_size)
 
 
@@ -147,118 +138,3 @@ class _GramBound:
 
     def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
         return np.zeros(len(velocity))
-
-
-@shared
-def coefficient_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, m) → A."""
-
-    def coefficients(traced: Any, m: Any) -> Any:
-        return coefficients_at(structure, traced, m, feature_count(structure))
-
-    return coefficients
-
-
-@shared
-def gram_program(structure: Structure, order: int) -> Callable[..., Any]:
-    """(traced, A, columns, weights) → collapsed value, S, the Gram matrices, first failed row."""
-    pairs, _ = gram_pairs(structure)
-
-    def sums(traced: Any, A: Any, columns: Any, weights: Any) -> Any:
-        Phi = jax.vmap(functools.partial(features_of, structure, traced))(columns)
-
-        def one(row: Any, eta: Any) -> Any:
-            local = structure.local.at(structure.row(row))
-            q = local.evaluate(eta)
-            return q.m, local.dense(q.C), q.S + eta @ q.m, q.valid
-
-        eta = Phi @ A.T
-        z, C, A_z, valid = jax.vmap(one)(columns, eta)
-        failed = ~(valid & jnp.isfinite(A_z)) & (weights > 0)
-        first = jnp.where(failed.any(), jnp.argmax(failed), -1)
-        S = (weights[:, None] * z).T @ Phi
-        value = weights @ A_z
-        if order < 2:
-            return value, S, jnp.zeros((0, 0, 0)), first
-        V = C @ jnp.swapaxes(C, 1, 2)
-        G = [(Phi * (weights * V[:, k, j])[:, None]).T @ Phi for k, j in pairs]
-        F = Phi.shape[1]
-        return value, S, jnp.stack(G) if G else jnp.zeros((0, F, F)), first
-
-    return sums
-
-
-@shared
-def coefficients_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, points) → A at each point, (S, d, F)."""
-
-    def coefficients(traced: Any, points: Any) -> Any:
-        F = feature_count(structure)
-        return jax.vmap(lambda m: coefficients_at(structure, traced, m, F))(points)
-
-    return coefficients
-
-
-@shared
-def point_program(structure: Structure, gradient: bool) -> Callable[..., Any]:
-    """(traced, A, columns, weights) → Σ_n w_n A_z(ΦAᵀ) at each point, and S = Σ_n w_n z_n φ_nᵀ."""
-
-    def densities(traced: Any, A: Any, columns: Any, weights: Any) -> Any:
-        Phi = jax.vmap(functools.partial(features_of, structure, traced))(columns)
-        points, d, F = A.shape
-        eta = (Phi @ A.reshape(points * d, F).T).reshape(-1, points, d)
-
-        def one(row: Any, eta: Any) -> Any:
-            local = structure.local.at(structure.row(row))
-
-            def at(eta: Any) -> Any:
-                if not gradient:
-                    return jnp.zeros(0), *local.log_partition(eta)
-                q = local.evaluate(eta)
-                return q.m, q.S + eta @ q.m, q.valid
-
-            return jax.vmap(at)(eta)
-
-        z, A_z, valid = jax.vmap(one)(columns, eta)
-        counted = (weights > 0)[:, None]
-        found = (valid & jnp.isfinite(A_z) | ~counted).all(axis=0)
-        value = jnp.where(found, weights @ jnp.where(counted, A_z, 0.0), -jnp.inf)
-        if not gradient:
-            return value, jnp.zeros(0)
-        return value, jnp.einsum("n,npd,nf->pdf", weights, z, Phi)
-
-    return densities
-
-
-@shared
-def pullback_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, points, S) → ∂⟨A, S⟩/∂m at each point."""
-
-    def pull(traced: Any, points: Any, S: Any) -> Any:
-        def one(m: Any, S: Any) -> Any:
-            F = S.shape[1]
-            return jax.grad(lambda m: jnp.sum(coefficients_at(structure, traced, m, F) * S))(m)
-
-        return jax.vmap(one)(points, S)
-
-    return pull
-
-
-@shared
-def assembly_program(structure: Structure, order: int) -> Callable[..., Any]:
-    """(traced, m, S, G) → gradient and curvature of the sum over rows."""
-    d = structure.local.size
-
-    def assemble(traced: Any, m: Any, S: Any, G: Any) -> Any:
-        F = S.shape[1]
-
-        def paired(m: Any) -> Any:
-            return jnp.sum(coefficients_at(structure, traced, m, F) * S)
-
-        gradient = jax.grad(paired)(m)
-        if order < 2:
-            return gradient, jnp.zeros((0, 0))
-        J = jax.jacfwd(lambda m: coefficients_at(structure, traced, m, F))(m).reshape(d * F, -1)
-        return gradient, jax.hessian(paired)(m) + J.T @ (whole_gram(structure, G, F) @ J)
-
-    return assemble

@@ -28,13 +28,15 @@ _STEP = 1e-9  # length in whitened units below which one further Newton step is 
 class RowOptimum(NamedTuple):
     """q(z) of one row at its optimum: mean z, factor C (V_z = CCᵀ), entropy, and whether found.
 
-    Of a wide z there is no C: see `factor` and `response`.
+    Of a wide z there is no C: see `factor` and `response`. Natural parameters η are kept where a
+    search may start from them.
     """
 
     z: Any
     C: Any
     S: Any
     found: Any
+    eta: Any = None
 
 
 class _State(NamedTuple):
@@ -58,8 +60,18 @@ class _Wide(NamedTuple):
     done: Any
 
 
-def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> RowOptimum:
-    """max over q(z) of term(m_z) + S(z), for one row; vectorise it over rows with vmap."""
+def is_searched(structure: Structure) -> bool:
+    """Whether a row's optimum is searched for by Newton's steps, which may start near it."""
+    return not structure.conjugate and 0 < structure.local.size <= WIDE
+
+
+def collapse(
+    local: MeanField, term: Callable[[Any], Any], conjugate: bool, start: Any = None
+) -> RowOptimum:
+    """max over q(z) of term(m_z) + S(z), for one row; vectorise it over rows with vmap.
+
+    A search begins at natural parameters `start`, where those are in the domain.
+    """
     if not local.blocks:
         return RowOptimum(jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros(()), jnp.asarray(True))
     if conjugate and local.size > WIDE:
@@ -68,7 +80,7 @@ def collapse(local: MeanField, term: Callable[[Any], Any], conjugate: bool) -> R
     if conjugate:
         q = local.evaluate(jax.grad(term)(jnp.zeros(local.size)))
         return RowOptimum(q.m, local.dense(q.C), q.S, q.valid)
-    return _newton_by_products(local, term) if local.size > WIDE else _newton(local, term)
+    return _newton_by_products(local, term) if local.size > WIDE else _newton(local, term, start)
 
 
 def response(local: MeanField, term: Callable[[Any], Any], z: Any, r: Any, conjugate: bool) -> Any:
@@ -143,7 +155,7 @@ def local_hessians(structure: Structure, term: Any, m: Any, z: Any, row: Any) ->
     return H_za, jax.hessian(term, 1)(m, z, row)
 
 
-def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
+def _newton(local: MeanField, term: Callable[[Any], Any], start: Any = None) -> RowOptimum:
     """Damped Newton on η = ∂ℓ/∂m: (B + λ)u = Cᵀr, δη = (r + HCu)/(1 + λ), accepted on ascent."""
     identity = jnp.eye(local.size)
 
@@ -180,11 +192,13 @@ def _newton(local: MeanField, term: Callable[[Any], Any]) -> RowOptimum:
         )
 
     eta = jnp.asarray(local.start())
+    if start is not None:
+        eta = jnp.where(evaluated(start)[-1], start, eta)
     z, C, S, value, valid = evaluated(eta)
     zero = jnp.zeros(())
     first = _State(eta, z, C, S, value, zero, jnp.zeros((), jnp.int32), ~valid)
     last = jax.lax.while_loop(lambda s: ~s.done & (s.steps < _MAX_STEPS), step, first)
-    return RowOptimum(last.z, last.C, last.S, last.done & valid)
+    return RowOptimum(last.z, last.C, last.S, last.done & valid, last.eta)
 
 
 def solve_upper(K: Any, y: Any) -> Any:

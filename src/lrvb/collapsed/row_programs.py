@@ -6,31 +6,55 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..numerics.algebra import absorb_local, local_root, response_root
 from ..numerics.lazy import jax, jnp
 from ..statement.programs import shared
 from ..statement.structure import Structure
-from .row_optimum import WIDE, RowOptimum, collapse, cross, factor, local_hessians, response
+from .row_optimum import (
+    WIDE,
+    RowOptimum,
+    collapse,
+    cross,
+    factor,
+    is_searched,
+    local_hessians,
+    response,
+)
 
 
-def row_parts(structure: Structure, traced: Any, m: Any, columns: Any) -> RowOptimum:
-    """q(z) of every row of a chunk at its optimum."""
-    return jax.vmap(functools.partial(_row_optimum, structure, traced, m))(columns)
+def row_parts(
+    structure: Structure, traced: Any, m: Any, columns: Any, starts: Any = None
+) -> RowOptimum:
+    """q(z) of every row of a chunk at its optimum, searched for from `starts` (n, d)."""
+
+    def one(row: Any, start: Any = None) -> RowOptimum:
+        row = structure.row(row)
+        term = functools.partial(structure.local_term, traced, m)
+        local = structure.local.at(row)
+        return collapse(local, lambda z: term(z, row), structure.conjugate, start)
+
+    return jax.vmap(one)(columns) if starts is None else jax.vmap(one)(columns, starts)
 
 
-def _row_optimum(structure: Structure, traced: Any, m: Any, row: Any) -> RowOptimum:
-    """q(z) of one row at its optimum."""
-    row = structure.row(row)
-    term = functools.partial(structure.local_term, traced, m)
-    return collapse(structure.local.at(row), lambda z: term(z, row), structure.conjugate)
+def no_starts(structure: Structure, n: int) -> np.ndarray:
+    """What n rows start from where nothing is known: NaN, in place of which each has its family's own."""
+    return np.full((n, structure.local.size) if is_searched(structure) else (0, 0), np.nan)
 
 
 @shared
 def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
-    """(traced, m, columns, weights) → Σ_n w_n of value, gradient and curvature of a chunk."""
+    """(traced, m, columns, weights, starts) → Σ_n w_n of value, gradient and curvature of a chunk.
 
-    def sums(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
-        q = row_parts(structure, traced, m, columns)
+    Then the first row at fault, and where optima are searched for natural parameters η_z (n, d), to
+    start from at a point nearby. See: `no_starts`
+    """
+    searched = is_searched(structure)
+
+    def sums(traced: Any, m: Any, columns: Any, weights: Any, starts: Any) -> Any:
+        q = row_parts(structure, traced, m, columns, starts if searched else None)
+        reached = q.eta if searched else starts
 
         def term(m: Any, z: Any, row: Any) -> Any:
             return structure.local_term(traced, m, z, structure.row(row))
@@ -44,7 +68,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         first = jnp.where(failed.any(), jnp.argmax(failed), -1)
         value = expected + weights @ q.S
         if order < 2:
-            return value, gradient, jnp.zeros((0, 0)), first
+            return value, gradient, jnp.zeros((0, 0)), first, reached
         H = jax.hessian(total)(m)
         if structure.local.size > WIDE:
 
@@ -63,7 +87,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
 
             roots = jax.vmap(root)(q.z, q.C, columns) * jnp.sqrt(weights)[:, None, None]
             H = absorb_local(H, roots.reshape(-1, m.size))
-        return value, gradient, H, first
+        return value, gradient, H, first, reached
 
     return sums
 

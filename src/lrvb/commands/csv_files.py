@@ -113,8 +113,10 @@ def _inert(value: Any) -> Any:
     return start + value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def chosen_columns(table: pd.DataFrame, names: list[str] | None) -> tuple[pd.DataFrame, list[str]]:
-    """The numeric columns, or those named; and which others were left out."""
+def chosen_columns(
+    table: pd.DataFrame, names: list[str] | None
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The numeric columns, or those named; and the others, each with its first value that is no number."""
     long = {c: numbers for c in table.columns if (numbers := _long_numbers(table[c])) is not None}
     table = table.assign(**long)
     numeric = [c for c in table.columns if _is_numeric(table[c])]
@@ -142,7 +144,10 @@ def chosen_columns(table: pd.DataFrame, names: list[str] | None) -> tuple[pd.Dat
             raise InvalidData(f"--columns names a column twice: {', '.join(names)}.")
         chosen = names
     _require_complete(table, chosen)
-    left_out = [str(c) for c in table.columns if c not in chosen]
+    left_out = {str(c): "" for c in table.columns if c not in chosen}
+    for name in left_out if names is None else ():
+        row, value = _first_text(table[name])
+        left_out[name] = f"line {row + 2} has {value!r}"
     return table[chosen].astype(float), left_out
 
 
@@ -172,8 +177,8 @@ def _require_complete(table: pd.DataFrame, chosen: list[str]) -> None:
         missing = table[name].isna().to_numpy()
         if missing.any():
             raise InvalidData(
-                f"Column '{name}' has {int(missing.sum())} missing values, the first in line "
-                f"{int(missing.argmax()) + 2}; fill or remove those rows, or leave the column out "
+                f"Column '{name}' has missing values: {int(missing.sum())} of {len(missing)}, the first in "
+                f"line {int(missing.argmax()) + 2}; fill or remove those rows, or leave the column out "
                 "with --columns.",
                 column=name,
             )

@@ -69,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
         )
     require_plots()
     if left_out and names is None:
-        _say(f"Left out, not numeric: {', '.join(left_out)}.")
+        listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        _say(f"Left out, not numeric: {listed}.")
     size = f"{X.shape[0]} × {X.shape[1]} numbers"
     with output_folder(options.out or Path(f"{options.data.stem}-mixture")) as out:
         _say(f"Fitting {_count(options.components, 'component')} to {size}")
@@ -104,7 +105,7 @@ def _write(
     out: Path,
     mixture: Any,
     X: pd.DataFrame,
-    left_out: list[str],
+    left_out: dict[str, str],
     remarks: list[str],
     options: argparse.Namespace,
 ) -> Path:

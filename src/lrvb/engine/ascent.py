@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from ..errors import InvalidModel
@@ -14,15 +16,16 @@ from .objective import Objective, Point
 SWEEPS = 4  # coordinate-ascent sweeps at most before Newton takes over, where both cost the same
 MANY_SWEEPS = 60  # the same where the curvature is what costs
 SHORT = 1e-9  # a sweep of this many mean-field sds leaves nothing to Newton
+LEVEL = 0.01  # of log evidence: a sweep that gains less is followed by Newton, wherever it began
 
 
 class Search:
     """The path from the start to the optimum: current point, trace and progress bar."""
 
-    def __init__(self, objective: Objective, max_iter: int, progress: bool):
+    def __init__(self, objective: Objective, max_iter: int, progress: bool, until: float = np.inf):
         from tqdm.auto import tqdm
 
-        self.objective, self.max_iter = objective, max_iter
+        self.objective, self.max_iter, self.until = objective, max_iter, until
         self.trace: list[float] = []
         self.n_iter = 0
         self.bar = tqdm(total=None, desc="lrvb", unit="pass", disable=not progress)
@@ -65,6 +68,23 @@ class Search:
                 return
             last = length
 
+    def climb(self, sweeps: int) -> float:
+        """Up to so many further sweeps, however short their steps; what the last of them gained."""
+        gain = 0.0
+        for _ in range(sweeps):
+            before = self.point.elbo
+            if self.is_late or not self._towards(self.point.gradient):
+                return 0.0
+            gain = self.point.elbo - before
+            if gain < LEVEL:
+                break
+        return gain
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.until
+
     def newton(self, tol: float) -> tuple[bool, str, float]:
         """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
         radius, rejected, best = 10.0 * np.sqrt(self.objective.problem.alpha.size), 0, np.inf
@@ -79,6 +99,8 @@ class Search:
                 return self._stop(True, f"rounding: Newton steps stay at {decrement:.0e} sds")
             if self.n_iter >= self.max_iter:
                 return False, f"max_iter={self.max_iter} iterations were used", decrement
+            if self.is_late:
+                return False, "the time was up", decrement
             if radius < 1e-9:
                 return self._stop(False, "no step, however short, increases the ELBO")
             if not np.isfinite(model.B).all():

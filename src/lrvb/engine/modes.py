@@ -18,7 +18,7 @@ from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
 from ..statement.programs import global_density_program
-from .ascent import Search
+from .ascent import LEVEL, Search
 from .newton import Curved, curved
 from .objective import Objective, Point
 from .response import Response
@@ -26,6 +26,9 @@ from .response import Response
 SAME = 0.3  # sds of some quantity up to which two optima are one, each found to about `NEAR`
 FAR = 3.0  # sds of some quantity up to which draws around one optimum may reach another
 NEAR = 0.03  # sds from an optimum that is found: its evidence is then off by half of the square
+CLIMB = 100  # sweeps of a far start, where a curvature costs many of them
+FEW = 30  # Newton steps after those
+PACE = 1000  # such sweeps from the first optimum's height, from which a start is given up
 _MOST_COPIES = 6  # whose 720 orders are tried
 
 
@@ -94,15 +97,15 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
     base = _evidence(fit.elbo, fit.curved)
     far: list[Mode] = []
     near: list[Mode] = []
-    relabelled, begun, ended = False, time.monotonic(), 0
+    relabelled, until, ended = False, time.monotonic() + seconds, 0
     for eta in starts:
-        if time.monotonic() - begun > seconds:
+        if time.monotonic() > until:
             break
-        search = Search(objective, 100, progress=False)
+        search = Search(objective, 100, progress=False, until=until)
         try:
             search.begin(eta, explicit=False)
             search.ascend()
-            converged, _, _ = search.newton(NEAR)
+            converged = _climbed(search, fit.elbo) and search.newton(NEAR)[0]
         except LrvbError:  # a start from which there is no way up says nothing of the optimum
             continue
         finally:
@@ -123,6 +126,18 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
         if all(_distance(mode.point.m, one.point.m, sd) > SAME for one in kept):
             kept.append(mode)
     return Modes(tuple(far), tuple(near), relabelled, ended)
+
+
+def _climbed(search: Search, height: float) -> bool:
+    """Sweeps up to where Newton is short, if a curvature costs many; False for a way without an end.
+
+    A component without rows, under flat priors, makes every sweep gain the same for ever.
+    """
+    if search.objective.small:
+        return True
+    gain = search.climb(CLIMB)
+    search.max_iter = search.n_iter + FEW
+    return gain < LEVEL or search.point.elbo + PACE * gain > height
 
 
 def _relabelled(mode: Mode, order: np.ndarray) -> Mode:

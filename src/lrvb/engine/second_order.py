@@ -180,16 +180,16 @@ class SecondOrder:
         h = STEP / np.sqrt(first)
         ahead = h * (d + self.H @ (Sigma @ d))
         base = self.response.fit.point if self._base is None else self._base
-        up, down = (self._tilted(quantity, t, s) for t, s in ((h, ahead), (-h, -ahead)))
+        up, down = (self._tilted(quantity, t, s, base.state) for t, s in ((h, ahead), (-h, -ahead)))
         rho = (up.residual - 2 * base.residual + down.residual) / h**2
         bend = (up.loop - 2 * self._own + down.loop) / h**2
         corrected = first + bend + float(self.shift @ rho)
         velocity, turn = up.m - down.m, up.m - 2 * base.m + down.m
         return _Line(first, corrected, velocity / (2 * STEP), turn / STEP**2)
 
-    def _tilted(self, quantity: Quantity, t: float, step: np.ndarray) -> _Tilted:
-        """At η* + step."""
-        point = self.objective.at(self.response.eta + step)
+    def _tilted(self, quantity: Quantity, t: float, step: np.ndarray, state: Any) -> _Tilted:
+        """At η* + step, from the state of η*."""
+        point = self.objective.at(self.response.eta + step, state=state)
         if not np.isfinite(point.elbo) or point.H is None:
             raise InvalidModel(
                 "The second order of an sd is not known: a step of a fiftieth of an sd leaves the "

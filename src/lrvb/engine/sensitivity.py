@@ -17,7 +17,12 @@ import numpy as np
 
 from ..collapsed.chunks import chunk_length, chunks, point_chunks
 from ..collapsed.partitions import PartitionedSum, require_unchanged
-from ..collapsed.row_programs import row_density_program, row_sum_program, score_program
+from ..collapsed.row_programs import (
+    no_starts,
+    row_density_program,
+    row_sum_program,
+    score_program,
+)
 from ..data.tables import Rows
 from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
@@ -140,7 +145,9 @@ def row_curvature(fit: Fit, rows: np.ndarray) -> np.ndarray:
     program = row_sum_program(problem.structure, 2)
     total = np.zeros((problem.alpha.size,) * 2)
     for chunk in chunks(problem, _length(fit), rows):
-        total += np.asarray(program(problem.traced, fit.m, chunk.columns, chunk.weights)[2])
+        starts = no_starts(problem.structure, len(chunk.weights))
+        found = program(problem.traced, fit.m, chunk.columns, chunk.weights, starts)
+        total += np.asarray(found[2])
     return total
 
 

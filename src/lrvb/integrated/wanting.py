@@ -13,6 +13,17 @@ WANTED = 0.02  # of an sd, above which more draws are taken
 TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known
 
 
+def in_variances(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Where the variances of values (n, q) come from: (f − μ)²/σ², averaged over quantities, (n,).
+
+    E f² is best drawn from p f²; under the weights (n,) the mean is 1, or 0 where nothing varies.
+    """
+    square = (values - weights @ values) ** 2
+    variance = weights @ square
+    varies = variance > (1e-12 * np.abs(values).max(axis=0)) ** 2  # beyond rounding of a constant
+    return (square[:, varies] / variance[varies]).sum(1) / max(int(varies.sum()), 1)
+
+
 def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Wanting:
     """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
@@ -26,7 +37,7 @@ def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Wanting:
         variance = np.maximum(found.mean(square), 1e-300)
         long = tails_of(found.raw, square) >= TAIL
         if long.any():
-            return np.log1p((square[:, long] / variance[long]).mean(1)) - np.log(2)
+            return np.log1p(in_variances(v[:, long], found.weights)) - np.log(2)
         sd = np.sqrt(variance)
         poor = not found.k_hat < 0.7 or (found.mean_error(v) > MEAN_ERROR * sd).any()
         if poor or (found.sd_error(v) > WANTED * sd).any():

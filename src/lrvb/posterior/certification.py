@@ -17,9 +17,9 @@ from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Weighted
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
-from ..statement.problem import Problem
 from .answering import Certifies
 from .certificate import Certificate, require_whole
+from .costs import DRAWS, FEWER_STARTS, draws_unasked, start_cost
 from .estimate import Estimate
 from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
@@ -30,11 +30,8 @@ from .target import Target
 from .units import Units
 from .verdicts import K_HAT, MODE
 
-START = 60  # passes that a fit from a far start is counted as
 ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
-DRAWS = 1024
 ASK = "posterior.certify() makes one"
-WORK = 5e7  # elementary terms of an automatic certificate: about a second
 
 
 class Checked(NamedTuple):
@@ -69,14 +66,14 @@ class Certifier:
         *,
         budget: float | None = None,
         passes: int | None = None,
-        progress: bool = False,
+        progress: bool | None = False,
         starts: int = STARTS,
         thorough: bool = True,
     ) -> Certificate:
         """The certificate; no round is begun that `budget` seconds or `passes` over the rows would end.
 
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
-        not adapted, and HMC is not tried.
+        not adapted, and HMC is not tried. `progress=None` shows it in a terminal, after two seconds.
         """
         from tqdm import tqdm
 
@@ -84,11 +81,12 @@ class Certifier:
         require_whole("seed", seed, 0)
         target = Target(self.response)
         purse = Purse(target, budget, passes)
-        bar = tqdm(total=None, desc="certify", unit="draw", disable=not progress)
+        hidden, delay = (None, 2) if progress is None else (not progress, 0)
+        bar = tqdm(total=None, desc="certify", unit="draw", disable=hidden, delay=delay)
         target.watch(bar)
         try:
             sampling = Sampling(target, purse, draws, seed)
-            weighted = sampling.plain(first(draws, passes))
+            weighted = sampling.plain(purse.affordable(draws))
             kept = [Kept(self._of_weights(target, weighted), weighted)]
             modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
             sampling.know(self.response, modes.near)
@@ -119,7 +117,12 @@ class Certifier:
         if few and not kept[0].weighted.k_hat < K_HAT:
             add(sampling.second_order(self.response))
         rough = kept[0].certificate.rough & few  # in many coordinates no fit to draws is better
-        if (unsettled() or rough.any()) and (thorough or few):
+        if not few and thorough and kept[0].weighted.k_hat < K_HAT:
+            if unsettled():
+                add(
+                    sampling.more()
+                )  # what is too rough with good weights is better with more of them
+        elif (unsettled() or rough.any()) and (thorough or few):
             before = len(kept)
             add(self._adapted(sampling, rough, thorough))
             if rough.any() and len(kept) > before:
@@ -155,8 +158,9 @@ class Certifier:
     ) -> Modes:
         """Other optima, with half of what is left where draws are to be made anew."""
         part = 2 if unsettled else 1
-        affordable = min(starts, purse.passes // (part * START))
-        target.passes += START * affordable
+        each = start_cost(self.response.fit.problem)
+        affordable = min(starts, purse.passes // (part * each))
+        target.passes += each * affordable
         return look_around(target, self.response, seed, affordable, purse.seconds / part)
 
     def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
@@ -214,17 +218,15 @@ class Certifier:
         )
 
     def automatic(self, *, progress: bool = False) -> Checked:
-        """What is found out unasked: a certificate of about a second, else verdicts cheaper than the fit.
+        """What is found out unasked: a certificate that costs little, or verdicts cheaper than the fit.
 
-        Which of them is decided by the number of rows and what one of them costs, never by a clock, so
-        that an answer does not depend on the machine. HMC is not tried.
+        HMC is not tried. Where it takes more than two seconds a terminal shows how far it is.
         """
-        problem = self.response.fit.problem
-        work = problem.n * row_cost(problem)
-        draws = next((n for n in (DRAWS, DRAWS // 2) if n * work <= WORK), 0)
+        draws = draws_unasked(self.response)
         try:
-            if draws and problem.structure.conjugate and problem.total is None:
-                found = self.certify(draws, progress=progress, starts=STARTS - 4, thorough=False)
+            if draws:
+                shown = True if progress else None
+                found = self.certify(draws, progress=shown, starts=FEWER_STARTS, thorough=False)
                 return Checked(certificate=found)
             return self.quick()
         except LrvbError as error:
@@ -254,21 +256,8 @@ class Kept(NamedTuple):
         return len(names) if self.missed >= MODE else self.certificate.unsettled
 
 
-def first(draws: int, passes: int | None) -> int:
-    """Draws of the first round."""
-    return draws if passes is None else int(np.clip(passes, 64, draws))
-
-
 def _unsettled(kept: Kept) -> int:
     return kept.unsettled
-
-
-def row_cost(problem: Problem) -> float:
-    """Elementary terms of one row's collapsed value: nodes of a quadrature, or entries of z."""
-    blocks = problem.local.blocks.values()
-    own = sum(f.copies * getattr(f, "nodes", f.size) for f in blocks)
-    width = problem.alpha.size / 8 if problem.model.features is not None else 0.0
-    return max(1.0, own) * max(1.0, width)
 
 
 def check_certify(certify: object) -> None:

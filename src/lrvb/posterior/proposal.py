@@ -12,6 +12,7 @@ from ..engine.modes import Mode, share_of
 from ..engine.response import Response
 from ..integrated.importance import Refit, tempered
 from ..integrated.proposals import Mixture, Proposal, SplitT, fit_blocks
+from ..integrated.wanting import in_variances
 from .estimate import estimate_of
 from .target import free_coordinates
 
@@ -96,19 +97,13 @@ def refitted(d: int) -> Refit:
 
 
 def for_squares(fit: Refit, values: Values) -> Refit:
-    """As `fit`, with a share of the draws from where the variances of values (n, q) come from.
-
-    E f² is best drawn from p f²: the second fit has those weights, of all quantities together.
-    """
+    """As `fit`, with a share of the draws from where the variances of values (n, q) come from."""
 
     def both(x: np.ndarray, weights: np.ndarray) -> Proposal:
         keep = weights > 0
-        f, w = values(x[keep]), weights[keep]
-        square = (f - w @ f) ** 2
-        spread = w @ square
-        parts = square[:, spread > 0] / spread[spread > 0]
+        w = weights[keep]
         with np.errstate(divide="ignore"):
-            log_w = np.log(w * parts.sum(axis=1))
+            log_w = np.log(w * in_variances(values(x[keep]), w))
         if not np.isfinite(log_w).any():
             return fit(x, weights)
         outer = fit(x[keep], tempered(log_w, 6 * x.shape[1]))

@@ -37,6 +37,14 @@ class Purse:
         return max(0, self.most - self.target.passes)
 
     def allows(self, passes: int) -> bool:
-        """Whether so many further ones can be paid, at the speed of those before."""
-        each = (time.monotonic() - self.begun) / max(self.target.passes, 1)
+        """Whether so many further ones can be paid, at the speed of those before, if there were any."""
+        done = self.target.passes
+        each = (time.monotonic() - self.begun) / done if done else 0.0
         return passes <= self.passes and passes * each <= self.seconds
+
+    def affordable(self, draws: int) -> int:
+        """So many draws, or what can be paid of them, 64 in any case."""
+        paid = min(draws, self.passes)
+        if np.isfinite(self.until) and np.isfinite(self.target.pace):
+            paid = min(paid, int(self.seconds / max(self.target.pace, 1e-9)))
+        return max(paid, 64)

@@ -27,7 +27,7 @@ from .target import Target
 from .verdicts import MODE, R_HAT
 
 MOST = 50  # coordinates up to which HMC is tried, and each is looked along
-MORE = 4  # times the draws of an adapted round, where those are too few
+MORE = 4  # times the draws, where those are too few
 CHAINS = 64
 GRADIENTS = 12_000  # of one round of chains; each costs about three values
 ROUNDS = 4  # of HMC, each whitened by the draws of the one before
@@ -58,6 +58,11 @@ class Sampling:
         place = self.places[0]
         start = Gaussian(*place) if self.scouted.normal else self.scouted.beside(place.t())
         return integrate(self.target, start, budget=Budget(n, rounds=0), seed=self.seed)
+
+    def more(self) -> Weighted | None:
+        """As `plain`, up to `MORE` times as many; None if too many."""
+        n = next((n for n in (MORE, 2) if self.purse.allows(n * self.draws)), 0)
+        return self.plain(n * self.draws) if n else None
 
     def second_order(self, response: Response) -> Weighted | None:
         """Draws around the second order's means with its sds; None where it has none."""

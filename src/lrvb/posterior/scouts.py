@@ -54,7 +54,8 @@ def scout(target: Target, place: Around, few: bool) -> Scouted:
     rays = np.stack([-np.diag(sd), np.diag(sd)], axis=1)  # (coordinate, side, d)
     far = place.center + STEPS[:, None] * rays[:, :, None, :]
     far = far.reshape(-1, d)[: cost(d, few) - PILOTS - 1]
-    log_p = target(np.concatenate([place.center[None], pilots, far]))
+    points = np.concatenate([place.center[None], pilots, far])
+    log_p = np.concatenate([target(half) for half in np.array_split(points, 2)])  # a pace each
     normal = Gaussian(place.center, place.root)
     off = log_p[: PILOTS + 1] - normal.log_density(np.concatenate([place.center[None], pilots]))
     if np.ptp(off) < EQUAL or not few:

@@ -8,7 +8,8 @@ from ..engine.response import Response
 from ..errors import InvalidModel
 from .answering import Certifies
 from .certificate import Certificate
-from .certification import ASK, DRAWS, Certifier, Checked
+from .certification import ASK, Certifier, Checked
+from .costs import DRAWS
 from .named import Named
 from .verdicts import NOT_CHECKED, REPAIRED
 from .weighted import WeightedDraws
@@ -63,7 +64,8 @@ class Trusted(Named):
         Importance sampling of the density with all rows' variables integrated out, from linear
         response's normal; where its weights are poor, HMC. Fits from other starts look for other
         modes. No round is begun that would not end within `budget` seconds or `passes` over all rows (a
-        gradient counts three, a fit from another start sixty); what is then not known is "doubtful".
+        gradient counts three, a fit from another start sixty, in a hundred coordinates and more about
+        their number); what is then not known is "doubtful".
         Afterwards `certificate` is set and `summary` has its verdicts. An answer that was checked when it was
         made (an integrated mixed model, a model by its log density) has its certificate already: this is it.
         """
@@ -85,7 +87,8 @@ class Trusted(Named):
             self._require_engine("density to check it against")
             raise InvalidModel(
                 "This posterior's density with all local variables integrated out is not known here, "
-                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture."
+                "so that it cannot be certified; it can for lrvb.infer and GaussianMixture, and a "
+                'MixedModel with factorization="blocked" has verdicts by itself.'
             )
         found = self._certifier.certify(
             draws, seed, budget=budget, passes=passes, progress=progress
@@ -94,9 +97,10 @@ class Trusted(Named):
         return found
 
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
-        """Certify or not, as `certify` says: True, False, or "auto" where it costs about a second.
+        """Certify or not, as `certify` says: True, False, or "auto" where it costs little.
 
-        Where that would cost more, "auto" gives verdicts without draws, if they cost less than the fit.
+        That is about a second, or three fits. Where it would cost more, "auto" gives verdicts without
+        draws, if they cost less than the fit.
         """
         if certify is True:
             self.certify(progress=progress)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ....data.tables import LARGEST, SMALLEST
-from ....errors import InvalidData, InvalidModel
+from ....errors import InvalidData, InvalidModel, LrvbError
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
 from .columns import Table, close_to, is_date, is_text
@@ -20,6 +20,7 @@ from .transforms import remembering
 
 KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "lambda"}
 LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
+MANY_NUMBERS = 5  # labels that are numbers, from which on others among them are taken for slips
 
 
 class ColumnBlock(NamedTuple):
@@ -275,6 +276,10 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
         for name in _columns_of(part, table):
             if is_text(table.frame[name]):
                 raise _needs_numbers(part, name, table) from error
+        if isinstance(error.__cause__, LrvbError):  # a function of ours has said it
+            raise type(error.__cause__)(
+                f"The formula's '{part or text}': {error.__cause__}"
+            ) from error
         dotted = [name for name in table.frame.columns if "." in name and name in text]
         hint = f" Write the column with a dot in backticks, `{dotted[0]}`." if dotted else ""
         raise InvalidModel(
@@ -306,10 +311,11 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
                 f"Column '{name}' holds dates; make a number of them, such as days since the first.",
                 column=name,
             )
-        if not (
-            is_text(column) or re.search(rf"\b(C|factor)\(\s*`?{re.escape(name)}`?\s*[,)]", text)
-        ):
+        as_categories = re.search(rf"\b(C|factor)\(\s*`?{re.escape(name)}`?\s*[,)]", text)
+        if not (is_text(column) or as_categories):
             continue
+        if not as_categories:
+            _refuse_numbers_but_a_few(name, table)
         levels = column.nunique()
         if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:
             raise InvalidData(
@@ -320,6 +326,23 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
                 row=int(table.positions[0]),
                 value=column.iloc[0],
             )
+
+
+def _refuse_numbers_but_a_few(name: str, table: Table) -> None:
+    """A column of numbers in which a slip of the pen has made text of all."""
+    column = table.frame[name]
+    labels = pd.Series(column.unique()).astype(str)
+    numbers = pd.to_numeric(labels, errors="coerce").notna()
+    if numbers.all() or numbers.sum() < MANY_NUMBERS or numbers.mean() < 0.5:
+        return
+    row = int(column.astype(str).isin(labels[~numbers]).to_numpy().argmax())
+    raise table.error(
+        name,
+        row,
+        column.iloc[row],
+        f"is not a number, as {int(numbers.sum())} other values of the column are",
+        f"Correct it, or write C({name}) if categories are meant",
+    )
 
 
 def _needs_numbers(text: str, name: str, table: Table) -> InvalidData:

@@ -1,4 +1,7 @@
-"""What Gram sums stand on: a row's features, the coefficients A(m) at unit features, and that ℓ = z·A(m)φ."""
+"""The declaration ℓ(m, z, φ) = Σ_k z_k A_k(m)·φ: features φ of a row, coefficients A, and its check.
+
+The coefficients are the derivative of the model's own local term at unit features.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +12,28 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidModel
-from ..families import Categorical
 from ..numerics.lazy import jax, jnp
 from ..statement.problem import Problem
 from ..statement.programs import shared
 from ..statement.structure import Structure
 
+_COUNTS: dict[Structure, int] = {}
+
 
 def features_of(structure: Structure, traced: Any, row: Any) -> Any:
+    """φ of one row."""
     return structure.features(traced, structure.row(row))
 
 
-def coefficients_at(structure: Structure, traced: Any, m: Any, F: int) -> Any:
+def coefficients(structure: Structure, traced: Any, m: Any, F: int) -> Any:
     """A (d, F): the derivative of the local term in z and φ, the same at every row."""
     term = functools.partial(structure.local_term, traced, m)
     by_features = jax.grad(lambda phi, z: term(z, phi))
     return jax.jacfwd(by_features, 1)(jnp.zeros(F), jnp.zeros(structure.local.size)).T
 
 
-def _feature_count(problem: Problem) -> int:
-    assert problem.rows is not None
-    row = {name: jnp.asarray(c[0]) for name, c in problem.rows.columns.items()}
-    shape = jax.eval_shape(
-        functools.partial(features_of, problem.structure), problem.traced, row
-    ).shape
-    if len(shape) != 1:
-        raise InvalidModel(f"features returned shape {shape}; it must return a vector.")
-    return int(shape[0])
-
-
-def gram_pairs(structure: Structure) -> tuple[list[tuple[int, int]], bool]:
-    """Index pairs whose Gram matrices are needed, and whether diagonals follow from the rest.
-
-    A categorical's covariance has rows that sum to zero: G_kk = −Σ_{l≠k} G_kl.
-    """
-    blocks = list(structure.local.blocks.values())
-    d = structure.local.size
-    if len(blocks) == 1 and isinstance(blocks[0], Categorical) and blocks[0].copies == 1:
-        return [(k, j) for k in range(d) for j in range(k + 1, d)], True
-    return [(k, j) for k in range(d) for j in range(k, d)], False
-
-
-def whole_gram(structure: Structure, G: Any, F: int) -> Any:
-    """All Gram matrices as one, (dF, dF)."""
-    pairs, sums_to_one = gram_pairs(structure)
-    d, zero = structure.local.size, jnp.zeros((F, F))
-    full = [[zero] * d for _ in range(d)]
-    for i, (k, j) in enumerate(pairs):
-        full[k][j] = full[j][k] = G[i]
-    if sums_to_one:
-        for k in range(d):
-            full[k][k] = -sum((full[k][j] for j in range(d) if j != k), zero)
-    return jnp.block(full)
-
-
-_COUNTS: dict[Structure, int] = {}
-
-
-def feature_count(structure: Structure) -> int:
+def width_of(structure: Structure) -> int:
+    """How many features a row has, once they were counted."""
     return _COUNTS[structure]
 
 
@@ -100,7 +67,7 @@ def bilinearity_program(structure: Structure) -> Callable[..., Any]:
     def compare(traced: Any, columns: Any) -> Any:
         m = jnp.linspace(0.5, 1.5, structure.alpha.size)
         z = jnp.linspace(0.3, 1.1, structure.local.size)
-        A = coefficients_at(structure, traced, m, feature_count(structure))
+        A = coefficients(structure, traced, m, width_of(structure))
 
         def one(row: Any) -> Any:
             phi = features_of(structure, traced, row)
@@ -110,3 +77,14 @@ def bilinearity_program(structure: Structure) -> Callable[..., Any]:
         return jax.vmap(one)(columns)
 
     return compare
+
+
+def _feature_count(problem: Problem) -> int:
+    assert problem.rows is not None
+    row = {name: jnp.asarray(c[0]) for name, c in problem.rows.columns.items()}
+    shape = jax.eval_shape(
+        functools.partial(features_of, problem.structure), problem.traced, row
+    ).shape
+    if len(shape) != 1:
+        raise InvalidModel(f"features returned shape {shape}; it must return a vector.")
+    return int(shape[0])

@@ -1,0 +1,57 @@
+"""What a certificate and a fit cost, counted in passes over the rows, never by a clock.
+
+So an answer does not depend on the machine. A pass is the collapsed density of all rows at one draw.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..collapsed.seam import SMALL
+from ..engine.response import Response
+from ..statement.problem import Problem
+from .starts import STARTS
+
+DRAWS = 1024
+FEWER_STARTS = STARTS - 4  # of a certificate that nobody asked for
+SECOND = 5e7  # elementary terms of draws that take about a second, with the fits from other starts
+FITS = 3  # that a certificate may cost unasked
+START = 60  # passes of a fit from a far start, where a curvature costs few of them
+SWEEPS, STEPS = 120, 4  # the same where it costs many: passes of its sweeps, and curvatures
+
+
+def draws_unasked(response: Response) -> int:
+    """Draws of a certificate that takes about a second, or costs less than three fits; else 0.
+
+    Few draws confirm an answer that many rows have made nearly normal.
+    """
+    problem = response.fit.problem
+    if not problem.structure.conjugate or problem.total is not None:
+        return 0
+    fits = FITS * max(response.fit.n_iter, 1) * curvature_cost(problem)
+    looking = FEWER_STARTS * start_cost(problem)
+    each = problem.n * row_cost(problem)
+    return next((n for n in (DRAWS, DRAWS // 2) if n * each <= SECOND or n + looking <= fits), 0)
+
+
+def row_cost(problem: Problem) -> float:
+    """Elementary terms of one row's collapsed value: nodes of a quadrature, or entries of z.
+
+    Features multiply them. A row that is a whole group has as many as half of its numbers.
+    """
+    blocks = problem.local.blocks.values()
+    own = max(1.0, sum(f.copies * getattr(f, "nodes", f.size) for f in blocks))
+    if problem.model.features is not None:
+        return own * max(1.0, problem.alpha.size / 8)
+    columns = {} if problem.rows is None else problem.rows.columns
+    return max(own, sum(float(np.prod(c.shape[1:])) for c in columns.values()) / 2)
+
+
+def curvature_cost(problem: Problem) -> int:
+    """Passes that objective, gradient and curvature are counted as: 4 to 7 of few coordinates."""
+    return max(6, problem.alpha.size // 6)
+
+
+def start_cost(problem: Problem) -> int:
+    """Passes that a fit from a far start is counted as."""
+    return START if problem.alpha.size <= SMALL else SWEEPS + STEPS * curvature_cost(problem)

@@ -1,0 +1,83 @@
+"""Other modes: far ones end all trust, near ones are drawn from, copies under other labels are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checked_models import BY_NAME, Squared, regression
+from numpy.testing import assert_allclose
+
+import lrvb
+from lrvb.engine.modes import Modes
+from lrvb.posterior.purse import Purse
+from lrvb.posterior.sampling import Sampling
+from lrvb.posterior.starts import look_around
+from lrvb.posterior.target import Target
+
+
+def test_two_far_modes_are_never_trusted():
+    """Each mode is nearly normal, and only the other starts can tell."""
+    certificate = lrvb.infer(Squared(), None, init={"theta": {"loc": 2.0, "scale": 0.1}}).certify()
+    assert certificate.k_hat < 0.7
+    assert 0.4 < certificate.others < 0.6
+    assert certificate.summary().loc["theta", "verdict"] == "do not trust"
+
+
+class Product(lrvb.Model):
+    """y ~ N(ab, 1): the signs of a and b are not known, and the two optima are about two sds apart."""
+
+    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
+
+    def global_term(self, m):
+        return -(m.a.xx + m.b.xx) / 8
+
+    def local_term(self, m, z, row):
+        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
+
+
+@pytest.mark.parametrize("y", [0.6, 1.1])
+def test_optima_near_each_other_are_both_drawn_from(y):
+    """By symmetry both means are zero; draws from one optimum alone are not believed."""
+    posterior = lrvb.infer(Product(), {"y": np.full(5, y)}, certify=False)
+    found = posterior.certify(seed=1).summary()
+    exact = _by_grid(5, y)
+    assert set(found["verdict"]) == {"repaired"}
+    assert (np.abs(found["mean"]) < 4 * found["mcse"]).all()
+    assert_allclose(found["sd"], exact, rtol=0.1)
+    target = Target(posterior.response)
+    sampling = Sampling(target, Purse(target, None, None), 512, 0)
+    one = sampling.places[0].t().draw(512, 0)
+    modes = look_around(sampling.target, posterior.response, 1, 12)
+    assert not modes.others
+    sampling.know(posterior.response, modes.near)
+    weights = np.full(512, 1 / 512)
+    here = one[(one - sampling.target.center) @ [1, 1] * np.sign(sampling.target.center[0]) > 0]
+    assert 0.4 < sampling.missed(here, np.full(len(here), 1 / len(here))) < 0.6
+    assert sampling.missed(np.concatenate([one[:256], -one[:256]]), weights) == 0
+
+
+def _by_grid(n, y):
+    """The sd of a and of b."""
+    side = np.linspace(-12, 12, 801)
+    a, b = np.meshgrid(side, side)
+    p = np.exp(-(a**2 + b**2) / 8 - n * (y - a * b) ** 2 / 2)
+    return np.sqrt((p * a**2).sum() / p.sum())
+
+
+def test_too_few_other_starts_rule_nothing_out(monkeypatch):
+    """Where hardly a fit from another start ends at an optimum, nobody has looked."""
+    posterior = regression()
+    monkeypatch.setattr("lrvb.posterior.certification.look_around", lambda *given: Modes(starts=2))
+    found = posterior._certifier.certify()
+    assert {verdict for verdict, _ in found.verdicts} == {"doubtful"}
+    assert "other starts" in found.summary()["why"].iloc[0]
+
+
+def test_copies_under_other_labels_are_not_other_modes():
+    """A mixture's certificate is local to one labelling, and says so."""
+    case = BY_NAME["NormalMixture"]
+    certificate = lrvb.summarize(case.response()).certify(4096)
+    assert certificate.relabelled
+    assert certificate.others < 0.01
+    assert "labelling" in certificate.summary().attrs["note"]
+    assert set(certificate.summary()["verdict"]) <= {"trust", "repaired"}
