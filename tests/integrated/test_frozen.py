@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from small import dispersion, intercepts, regression, sloped
 
+from lrvb.integrated.density import Density
 from lrvb.integrated.frozen import Frozen, passes, shared
 from lrvb.integrated.frozen_draws import draw, draw_cubic
 from lrvb.integrated.importance import Budget
@@ -15,7 +16,9 @@ from lrvb.integrated.levels import Levels
 from lrvb.integrated.many import Together, can_freeze, integrate_many
 from lrvb.integrated.mode import climb
 from lrvb.integrated.path import Path
+from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
+from lrvb.likelihoods import likelihood_of
 
 G, SIZE = 40, 6
 
@@ -63,7 +66,7 @@ def test_coefficients_of_the_levels_columns_need_no_rows():
     inside, center = made("poisson", slopes=True)
     own, A = shared(inside)
     assert own.all()
-    assert_allclose(inside.R @ A, inside.rows.X, atol=1e-12)
+    assert_allclose(inside.R @ A[:, :2], inside.rows.X, atol=1e-12)
     assert Together(inside).own.all()
     inside.nodes = 41
     inside._learn(center[None])
@@ -75,11 +78,42 @@ def test_coefficients_of_the_levels_columns_need_no_rows():
 def test_other_columns_and_dispersions_are_visited():
     """Two points on each side of k coordinates that are not the levels' own; corners of two and of three."""
     inside, _ = made("shaped", slopes=False)
-    assert list(shared(inside)[0]) == [True, False]
+    assert list(shared(inside)[0]) == [True, False, True, False]
     assert passes(2) == 1 + 4 * 2 + 4
     assert passes(3) == 1 + 4 * 3 + 4 * 3 + 2
     assert passes(5) == 1 + 4 * 5 + 2 * 10
     assert len(Frozen(inside, inside.start(), np.full(4, 0.1)).others) == 2
+
+
+@pytest.mark.parametrize("family", ["hurdle_negbinomial", "cumulative"])
+def test_dispersions_that_nodes_follow_may_move_far(family):
+    """A hurdle, and thresholds that move together, are no polynomials: a whole unit away nothing is lost."""
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(G), SIZE)
+    x = rng.normal(size=len(codes))
+    likelihood = likelihood_of(family)
+    given = {"shape": 2.0, "hurdle": 0.3, "threshold[1]": -0.5, "threshold[2]": 0.8}
+    eta = 0.7 * rng.normal(size=G)[codes] + 0.4 * x + 0.5
+    y = likelihood.draw(rng, eta, given)
+    dispersions = likelihood.dispersions_of(y)
+    rows = Regression.independent(
+        Density(likelihood, dispersions=dispersions),
+        (y,),
+        np.column_stack([np.ones(len(x)), x]),
+        np.zeros(len(x)),
+        np.zeros(2),
+        np.full(2, 3.0),
+        tuple(part.prior(1.0) for part in dispersions),
+    )
+    inside = Levels(rows, intercepts(codes, G))
+    center = np.r_[0.2, 0.4, np.log(0.7), rows.dispersion_start()]
+    inside.nodes = 121
+    inside._learn(center[None])
+    frozen = Frozen(inside, center, np.full(len(center), 0.02))
+    assert list(frozen.others) == [1, 3 if family == "hurdle_negbinomial" else 4]
+    far = center.copy()
+    far[4 if family == "hurdle_negbinomial" else 3] += 1.0
+    assert_allclose(frozen.log_density(far[None]), inside.log_density(far[None]), atol=1e-3)
 
 
 @pytest.mark.parametrize(("rough", "order"), [(False, 4), (True, 3)])

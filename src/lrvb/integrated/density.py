@@ -53,6 +53,35 @@ class Density:
                 return ""
         return ""
 
+    @property
+    def moving(self) -> np.ndarray:
+        """How η moves with each coordinate of the dispersions, in whose place it may be, (k,)."""
+        found = np.zeros(len(self.kinds))
+        for at, dispersion in self._coordinates():
+            if dispersion.name == self.likelihood.moves:
+                found[at.start] = -1.0
+        return found
+
+    @property
+    def apart(self) -> np.ndarray:
+        """Which coordinates of the dispersions have a part of log p without η, (k,)."""
+        found = np.zeros(len(self.kinds), dtype=bool)
+        for at, dispersion in self._coordinates():
+            found[at] = dispersion.name == self.likelihood.apart
+        return found
+
+    def part(self, y: np.ndarray, phi: Sequence[Any]) -> np.ndarray:
+        """That part, of rows that count once."""
+        return np.asarray(self.likelihood.part(y, self._given((y,), phi)))
+
+    def _coordinates(self) -> list[tuple[slice, Dispersion]]:
+        """Each dispersion with its place among all coordinates."""
+        ends = np.cumsum([dispersion.range.size for dispersion in self.dispersions])
+        return [
+            (slice(end - d.range.size, end), d)
+            for end, d in zip(ends, self.dispersions, strict=True)
+        ]
+
     def counting(self) -> Density:
         """The same of rows with weights."""
         return Density(self.likelihood, self.extras, self.dispersions, True)

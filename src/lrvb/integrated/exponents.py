@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln
 
+from ..numerics.gamma import log_rising
 from .groups import Block, Groups
 from .regression import Regression
 from .row_sums import Directly, Plane, RowSums
@@ -148,8 +148,8 @@ class Exponents:
             return self.linear
         y, place = fixed.distinct
         s = self.shape
-        own = gammaln(y[:, None] + s) - gammaln(s) - y[:, None] * np.log(s)
-        each = own[place]
+        own = log_rising(y, s[:, None]) - y * np.log(s)[:, None]
+        each = np.take(own.T, place, axis=0)
         if fixed.rows.weights is not None:
             each *= fixed.rows.weights[:, None]
         return self.linear + fixed.groups.sum(each, axis=0)

@@ -153,9 +153,9 @@ class FactorNodes(FactorDensity):
         """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""
         Z = self._nodes(sums.grid)[0]
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
-        mean = np.einsum("gk,gki->gi", P, Z)
+        mean = (P[:, None] @ Z)[:, 0]
         away = Z - mean[:, None]
-        return mean, np.einsum("gk,gki,gkj->gij", P, away, away, optimize=True)
+        return mean, (away * P[..., None]).swapaxes(1, 2) @ away
 
     def _look(self, theta: np.ndarray, precision: np.ndarray) -> Look:
         """The log integrand of some groups at the nodes of windows. See: find_window."""
@@ -212,7 +212,7 @@ class FactorNodes(FactorDensity):
         """Modes at n points as they move from the center's, (n, G, q)."""
         away = theta - self._center
         away[:, self._log] = np.clip(away[:, self._log], -_NEAR, _NEAR)
-        return self._start + np.einsum("gqd,nd->ngq", self._moves, away, optimize=True)
+        return self._start + np.tensordot(away, self._moves, axes=(1, 2))
 
     def _ends(self, theta: np.ndarray) -> Ends:
         """Modes at n points, and ends as chosen or else searched for."""

@@ -67,7 +67,7 @@ class Frame(NamedTuple):
 
     def at(self, theta: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centres z (n, G, q) and C (n, G, q, q), lower with CCᵀ the spread, at n points."""
-        b = self.b + np.einsum("gqd,nd->ngq", self.moves, theta - self.center, optimize=True)
+        b = self.b + np.tensordot(theta - self.center, self.moves, axes=(1, 2))
         cov = np.linalg.inv(self.J + precision[:, None])
         return (cov @ b[..., None])[..., 0], np.linalg.cholesky(cov)
 
@@ -128,9 +128,9 @@ def _narrowed(look: Look, found: Window, some: np.ndarray, drop: float) -> np.nd
     heights = heights - top[..., None]
     P = np.exp(heights)
     P /= P.sum(2, keepdims=True)
-    mean = np.einsum("ngk,ngki->ngi", P, Z, optimize=True)
+    mean = (P[:, :, None] @ Z)[:, :, 0]
     away = Z - mean[:, :, None]
-    cov = np.einsum("ngk,ngki,ngkj->ngij", P, away, away, optimize=True)
+    cov = (away * P[..., None]).swapaxes(2, 3) @ away
     cell = C * step[..., None, :] / 2  # half a cell along each axis, in z
     cov = cov + (cell @ cell.swapaxes(2, 3)) / 3
     first, last = _ends((heights > -drop).reshape(f.shape))

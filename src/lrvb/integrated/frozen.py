@@ -2,10 +2,11 @@
 
 With many levels θ is known far better than any level's effects are, so that one grid for each group serves
 wherever the posterior is. Where fixed effects have the columns of random ones, X = RA, they only move
-the levels' prior: rows depend on w = z + Aβ alone, whatever θ is. Of all else (other columns, dispersions)
-a node's sum of rows is a polynomial near the center, of degree four along each axis and two in pairs, or
-with all products of degree three where coordinates are few. A point then costs an exponential for each
-node, and no visit to the rows.
+the levels' prior: rows depend on w = z + Aβ alone, whatever θ is; so do thresholds that move together.
+A dispersion with a part of log p for itself is the same at all nodes. Of all else (other columns and
+dispersions) a node's sum of rows is a polynomial near the center, of degree four along each axis and two in
+pairs, or with all products of degree three where coordinates are few. A point then costs an exponential
+for each node, and no visit to the rows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .factor import Factor
 from .factor_density import Ends
 from .inside import Evaluated
 from .mode import differenced
+from .regression import lifted
 
 _STEP = 1.75  # sds between the points through which a polynomial goes: two of them on each side
 _CELLS = 2**16  # nodes × points at a time: what fits a processor's cache
@@ -34,18 +36,30 @@ Monomial = tuple[tuple[int, int], ...]
 
 
 def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
-    """Which coefficients (p,) have columns X = RA, with their part of A, (q, p), zero elsewhere."""
-    X, R = inside.rows.X, inside.R
+    """Coordinates of θ (d,) that nodes follow exactly, and how effects would move η as they do, A (q, d).
+
+    Those of the levels' covariance; coefficients, and a dispersion that moves η, with columns RA; one that
+    has a part of log p for itself.
+    """
+    density, R, p, k = inside.rows.likelihood, inside.R, inside.p, inside.k
+    moving = density.moving
+    columns = np.zeros((len(R), p + k + len(moving)))
+    columns[:, :p], columns[:, p + k :] = inside.rows.X, moving
     few = slice(None, None, max(1, len(R) // _SAMPLE))
-    A = np.linalg.lstsq(R[few], X[few], rcond=None)[0]
-    size = np.abs(X).max(0, initial=0.0)
+    A = np.linalg.lstsq(R[few], columns[few], rcond=None)[0]
+    size = np.abs(columns).max(0, initial=0.0)
 
     def left(rows: slice, of: np.ndarray) -> np.ndarray:
-        return np.abs(X[rows][:, of] - R[rows] @ A[:, of]).max(0, initial=0.0) <= 1e-9 * size[of]
+        off = np.abs(columns[rows][:, of] - R[rows] @ A[:, of]).max(0, initial=0.0)
+        return np.asarray(off <= 1e-9 * size[of])
 
-    found = left(few, np.ones(inside.p, dtype=bool))
-    found[found] = left(slice(None), found)
-    return found, np.where(found, A, 0.0)
+    found = np.r_[np.ones(p, dtype=bool), np.zeros(k, dtype=bool), moving != 0]
+    found[found] = left(few, found.copy())
+    found[found] = left(slice(None), found.copy())
+    A = np.where(found, A, 0.0)
+    found[p : p + k] = True
+    found[p + k :] |= density.apart
+    return found, A
 
 
 def passes(others: int) -> int:
@@ -58,8 +72,8 @@ def passes(others: int) -> int:
 class Frozen:
     """log p(y, θ) around a center: f = f₀ + Φc(θ) at every node, with features Φ that stay.
 
-    spread (d,) are sds of θ, within a few of which the polynomials are needed; own (p,) tells which
-    coefficients are taken for those of the levels' columns: all that are, if it is not given. A `rough` one
+    spread (d,) are sds of θ, within a few of which the polynomials are needed; own (d,) tells which
+    coordinates need none: all that nodes follow exactly, if it is not given. A `rough` one
     has polynomials of degree two, which will do to find a center.
     """
 
@@ -73,11 +87,12 @@ class Frozen:
     ):
         self.inside, self.center, self.p = inside, center.copy(), inside.p
         self.spread, self.rough = spread, rough
-        q, k, p = inside.q, inside.k, inside.p
+        q = inside.q
         found, A = shared(inside)
         own = found if own is None else own
         self.A = np.where(own, A, 0.0)
-        self.others = np.r_[np.flatnonzero(~own), np.arange(p + k, len(center))]
+        self.others = np.flatnonzero(~own)
+        self._apart = self._counted()
         self.step = _STEP * spread[self.others]
         self.precision = inside._precision(center[None])[0][0]
         ends = inside._ends(center[None])
@@ -166,6 +181,10 @@ class Frozen:
             found[((i, 3),)] = (far_odd - 2 * odd[i]) / 12
             found[((i, 4),)] = (far_even - 4 * even[i]) / 24
         for i, j in combinations(axes, 2):
+            if self.rough:  # from one corner: what it has of degree three is left out
+                corner = at((i, 1.0), (j, 1.0))
+                found[(i, 1), (j, 1)] = corner - (odd[i] + even[i] + odd[j] + even[j]) / 2
+                continue
             up, down = at((i, 1.0), (j, 1.0)), at((i, -1.0), (j, -1.0))
             if not whole:
                 found[(i, 1), (j, 1)] = (up + down - even[i] - even[j]) / 2
@@ -196,8 +215,8 @@ class Frozen:
         return np.stack(columns, axis=1)
 
     def _moved(self, theta: np.ndarray) -> np.ndarray:
-        """How far coefficients with the levels' columns move their means, (n, q)."""
-        return (theta - self.center)[:, : self.p] @ self.A.T
+        """How far coordinates with the levels' columns move their means, (n, q)."""
+        return (theta - self.center) @ self.A.T
 
     def _constant(self, theta: np.ndarray) -> np.ndarray:
         """What is the same for all nodes, of all groups together, (n,)."""
@@ -205,7 +224,25 @@ class Frozen:
         moved = self._moved(theta)
         each = (np.einsum("ni,nij,nj->n", moved, precision, moved) + logdet) / 2
         known = self.level - self.inside._known
+        known = known + self._part(theta) - self._part(self.center[None])
         return known - self.inside.groups.counts.sum() * each + self.inside._log_prior(theta)
+
+    def _counted(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The different responses, and how many rows have each, where a dispersion is apart."""
+        rows, groups = self.inside.rows, self.inside.groups
+        if not rows.likelihood.apart.any():
+            return None
+        counts = groups.counts[groups.of] * (1.0 if rows.weights is None else rows.weights)
+        y, place = np.unique(rows.columns[0], return_inverse=True)
+        return y, np.bincount(place.reshape(-1), weights=counts)
+
+    def _part(self, theta: np.ndarray) -> np.ndarray:
+        """Of all rows' log p, what depends on a dispersion and not on η, (n,)."""
+        if self._apart is None:
+            return np.zeros(len(theta))
+        (y, counts), rows = self._apart, self.inside.rows
+        phi = lifted(rows.phi(theta[:, self.p + self.inside.k :]), 1)
+        return rows.likelihood.part(y, phi) @ counts
 
     def _run(self, theta: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
         """Some points and some groups at a time, with the integrand (n, groups, K) at the nodes."""

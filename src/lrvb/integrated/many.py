@@ -32,6 +32,7 @@ _ROWS = 300  # the first mode is that of the geometric mean of so many rows and 
 _LEVELS = 50  # in at least so many levels,
 _NODES = 11  # with so many nodes,
 _NEAR = 0.3  # to so many of its sds, which are wider than those of all rows
+_ABOUT = 1.0  # of them where levels are not thought of yet
 _DOUBLED = 4  # draws at which the nodes are doubled
 _STENCIL = 4  # Newton's steps of a frozen density, each of 2d² points
 
@@ -66,7 +67,7 @@ class Many(Protocol):
 
     @property
     def own(self) -> np.ndarray:
-        """Which coefficients have the levels' columns, (p,)."""
+        """Coordinates of θ that nodes follow exactly, (d,)."""
 
     def some(self, every: int) -> Factor:
         """Every so many-th level alone."""
@@ -111,7 +112,7 @@ class Together:
 
     @property
     def own(self) -> np.ndarray:
-        """Which coefficients have the levels' columns, (p,)."""
+        """Coordinates of θ that nodes follow exactly, (d,)."""
         return shared(self.inside)[0]
 
     def some(self, every: int) -> Factor:
@@ -135,16 +136,11 @@ class Together:
 
 def can_freeze(many: Many) -> bool:
     """Whether frozen sums fit in memory and end in time."""
-    d, visits = len(many.kinds), passes(_others(many))
+    d, visits = len(many.kinds), passes(int((~many.own).sum()))
     nodes = many.sizes[2] * float(many.nodes**many.q)
     points = points_needed(d) + 4 * CHECKED + 10 * d + _STENCIL * 2 * d**2
     work = many.effort * (2 * visits + EXACT) + nodes * points
     return nodes * (visits + 2 * many.q) < MOST and work < 5 * LONG
-
-
-def _others(many: Many) -> int:
-    spread = many.q * (many.q + 1) // 2
-    return len(many.kinds) - spread - int(many.own.sum())
 
 
 def integrate_many(
@@ -212,7 +208,7 @@ def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
     own = np.r_[: some.p, some.p + some.k : len(start)]
     fixed = Fixed(some.rows.weighted(some.groups.counts[some.groups.of]))
     try:
-        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _NEAR).x
+        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _ABOUT).x
     except NoMode:
         return start
     result = start.copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from .density import Columns, Density
 from .mode import differenced
 from .penalties import Penalty
 
+_CELLS = 2**17  # rows × nodes × points at a time, which fit a processor's cache
 _STEP = 1e-4  # of differences of scores in the dispersions; ten times as much for those of log p
 
 
@@ -137,36 +138,46 @@ class Regression:
 
         tail (k,) is the dispersions' part of θ; columns (N, 1); eta and weight (N, Q).
         """
-        k, h = len(tail), _STEP
-        wide = 10 * h
-        E = np.eye(k)
+        k, wide, E = len(tail), 10 * _STEP, np.eye(len(tail))
+        still = np.flatnonzero(~self.likelihood.apart)  # what is apart bends with nothing else
+        i, j = (still[place] for place in np.tril_indices(len(still), -1))
+        sides = np.stack([E, -E], axis=1)  # up and down along each, (k, 2, k)
+        pairs = sides[i] + sides[j]
+        ask = self.likelihood
 
-        def at(move: np.ndarray) -> np.ndarray:
-            phi = lifted(self.phi((tail + wide * move)[None]), 1)
-            found: np.ndarray = self.likelihood.log_p(columns, eta, phi)
-            return found
+        def log_p(at: np.ndarray, phi: list[np.ndarray]) -> np.ndarray:
+            return np.broadcast_to(ask.log_p(columns, at, phi), at.shape)
 
-        def total(values: np.ndarray) -> float:
-            return float(np.vdot(np.broadcast_to(values, weight.shape), weight))
+        def score(at: np.ndarray, phi: list[np.ndarray]) -> np.ndarray:
+            return np.broadcast_to(ask.derivatives(columns, at, phi)[0], at.shape)
 
-        def score(move: np.ndarray) -> np.ndarray:
-            phi = lifted(self.phi((tail + h * move)[None]), 1)
-            found: np.ndarray = self.likelihood.derivatives(columns, eta, phi)[0]
-            return found
-
-        middle, first, mixed = total(at(0 * tail)), [], np.empty((k, len(eta)))
-        sides, second = np.empty(k), np.empty((k, k))
-        for i in range(k):
-            up, down = at(E[i]), at(-E[i])
+        moves = np.concatenate([np.zeros((1, k)), sides.reshape(-1, k), pairs.reshape(-1, k)])
+        values = self._at(log_p, tail + wide * moves, eta)
+        middle, first, around = float(np.vdot(next(values), weight)), [], np.empty(k)
+        for a in range(k):
+            up, down = next(values), next(values)
             first.append((up - down) / (2 * wide))
-            sides[i] = total(up) + total(down)
-            mixed[i] = np.einsum("nq,nq->n", score(E[i]) - score(-E[i]), weight) / (2 * h)
-            second[i, i] = (sides[i] - 2 * middle) / wide**2
-            for j in range(i):
-                both = total(at(E[i] + E[j])) + total(at(-E[i] - E[j]))
-                bend = (both - sides[i] - sides[j] + 2 * middle) / (2 * wide**2)
-                second[i, j] = second[j, i] = bend
-        return Dispersed(first, mixed, second)
+            around[a] = np.vdot(up, weight) + np.vdot(down, weight)
+        both = np.array([np.vdot(found, weight) for found in values]).reshape(-1, 2).sum(1)
+        second = np.diag(around - 2 * middle)
+        second[i, j] = second[j, i] = (both - around[i] - around[j] + 2 * middle) / 2
+        scores = self._at(score, tail + _STEP * sides[still].reshape(-1, k), eta)
+        mixed = np.zeros((k, len(eta)))
+        for place, (up, down) in zip(still, zip(scores, scores, strict=True), strict=True):
+            mixed[place] = np.einsum("nq,nq->n", up - down, weight) / (2 * _STEP)
+        return Dispersed(first, mixed, second / wide**2)
+
+    def _at(
+        self,
+        ask: Callable[[np.ndarray, list[np.ndarray]], np.ndarray],
+        tails: np.ndarray,
+        eta: np.ndarray,
+    ) -> Iterator[np.ndarray]:
+        """ask(η, φ) at each of n points (n, k) of the dispersions, as many in one call as fit a cache."""
+        few = max(1, _CELLS // max(1, eta.size))
+        for start in range(0, len(tails), few):
+            phi = lifted(self.phi(tails[start : start + few]), eta.ndim)
+            yield from ask(np.broadcast_to(eta, (len(phi[0]), *eta.shape)), phi)
 
     def with_prior(
         self,

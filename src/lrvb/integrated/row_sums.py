@@ -56,12 +56,13 @@ class Directly:
 
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
-        tall = tuple(column[:, None] for column in self.rows.columns)
-        eta = np.take(Z, self.groups.of, axis=1)
+        # rows last, (n, Q, N): what belongs to rows is then read in long runs
+        eta = np.take(np.ascontiguousarray(Z.swapaxes(1, 2)), self.groups.of, axis=2)
         if not self.ones:
-            eta *= self.R
-        eta += self.eta[:, :, None]
-        return self.groups.sum(self.rows.likelihood.log_p(tall, eta, lifted(self.phi, 2)))
+            eta *= self.R[:, 0]
+        eta += self.eta[:, None, :]
+        found = self.rows.likelihood.log_p(self.rows.columns, eta, lifted(self.phi, 2))
+        return np.ascontiguousarray(self.groups.sum(found, axis=2).swapaxes(1, 2))
 
     def plane(self, plane: Plane) -> np.ndarray:
         """On product grids of two effects, (n, G, Q, Q)."""

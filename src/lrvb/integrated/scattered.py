@@ -185,9 +185,7 @@ class ScatteredFrozen:
 
     def __init__(self, many: Scattered, center: np.ndarray, spread: np.ndarray, rough: bool):
         self.many, self.p, self.spread = many, many.p, spread
-        self.others = np.r_[
-            np.flatnonzero(~many.own), np.arange(many.p + many.k, len(center))
-        ].astype(int)
+        self.others = np.flatnonzero(~many.own)
         self.parts = many.parts.prepared(partial(_freeze, center, spread, many.own, rough))
 
     @property

@@ -52,6 +52,10 @@ class Likelihood:
     intercept: ClassVar[bool] = True
     #: whether y is the number of a category, with `probabilities` of each
     categorical: ClassVar[bool] = False
+    #: the dispersion whose first coordinate does to log p what η does with the other sign
+    moves: ClassVar[str] = ""
+    #: the dispersion that has a part of log p for itself, without η: `part`
+    apart: str = ""
     #: what one value of the kernel costs, beside an exponential and a logarithm
     cost: ClassVar[float] = 1.0
     #: whether its tails are no heavier than those of a Poisson variable with the same mean
@@ -78,6 +82,10 @@ class Likelihood:
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """log p(y | η) but for the constant, for sums that ask for many η of the same rows."""
         return self.log_p(y, eta, given, NUMPY) - self.constant(y, given)
+
+    def part(self, y: Any, given: Given) -> Any:
+        """What log p has that depends on y and the dispersion `apart` alone."""
+        raise NotImplementedError
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Score ∂ log p/∂η and information −∂² log p/∂η², here by central differences of the kernel."""

@@ -38,7 +38,7 @@ class Cumulative(Likelihood):
 
     name, link, discrete = "cumulative", OwnScale(), True
     cost = 2.0
-    intercept, categorical = False, True
+    intercept, categorical, moves = False, True, NAME
 
     def __init__(self, order: Sequence[Any] | None = None):
         self.order = None if order is None else tuple(order)

@@ -9,12 +9,15 @@ import numpy as np
 from scipy.special import betainc, gammaln
 
 from ..numerics.functions import NUMPY, softplus
+from ..numerics.gamma import log_rising
 from ..prior import HalfStudentT
 from .base import Likelihood, Refuse, require_counts
 from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON
+
+_FAR = 700.0  # |η − log s| beyond which exponentials are no numbers, and nothing changes any more
 
 
 def shape_prior(scale: float) -> HalfStudentT:
@@ -53,34 +56,37 @@ class NegativeBinomial(Likelihood):
 
     def kernel_and_zero(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """The kernel and `log_zero`, which share a logarithm."""
-        shape = np.asarray(given["shape"], dtype=np.float64)
+        y, shape = np.asarray(y, dtype=np.float64), np.asarray(given["shape"], dtype=np.float64)
         log_shape = np.log(shape)
-        rising = gammaln(y + shape) - gammaln(shape) - y * log_shape
-        more = softplus(eta - log_shape)
-        return rising + y * eta - (y + shape) * more, -shape * more
+        more = softplus(np.asarray(eta - log_shape))
+        value = y * eta - (y + shape) * more
+        value += log_rising(y, shape) - y * log_shape
+        more *= -shape
+        return value, more
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""
+        return self.derivatives_and_zero(y, eta, given)[:2]
+
+    def derivatives_and_zero(
+        self, y: Any, eta: Any, given: Given = NOTHING
+    ) -> tuple[Any, Any, Any]:
+        """The derivatives and `log_zero`, which share an exponential."""
         shape = given["shape"]
-        share, left, _ = self._shares(eta, given)
-        return y - (y + shape) * share, (y + shape) * (share * left)
+        share, left, log_left = self._shares(eta, given)
+        first = (y + shape) * share
+        return y - first, first * left, shape * log_left
 
     def zero_derivatives(self, eta: Any, given: Given = NOTHING) -> tuple[Any, Any, Any]:
         """`log_zero` a, a′ = −sπ and −a″ = sπ(1 − π)."""
-        shape = given["shape"]
-        share, left, log_left = self._shares(eta, given)
-        first = -shape * share
-        return shape * log_left, first, -first * left
+        first, second, a = self.derivatives_and_zero(0.0, eta, given)
+        return a, first, second
 
     def _shares(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
-        """π = μ/(μ + s), 1 − π and log(1 − π)."""
-        odds = np.asarray(eta - np.log(given["shape"]))
-        small = np.exp(-np.abs(odds))
-        larger = 1 / (1 + small)
-        smaller = small * larger
-        above = odds >= 0
-        log_left = -np.log1p(small) - np.maximum(odds, 0.0)  # to all digits where it is tiny
-        return np.where(above, larger, smaller), np.where(above, smaller, larger), log_left
+        """π = μ/(μ + s), 1 − π and log(1 − π), each to all digits where it is tiny."""
+        odds = np.exp(np.clip(eta - np.log(given["shape"]), -_FAR, _FAR))
+        left = 1 / (1 + odds)
+        return odds * left, left, -np.log1p(odds)
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """μ + μ²/shape."""

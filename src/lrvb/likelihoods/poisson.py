@@ -42,6 +42,13 @@ class Poisson(Likelihood):
         rate = np.exp(eta)
         return y - rate, rate
 
+    def derivatives_and_zero(
+        self, y: Any, eta: Any, given: Given = NOTHING
+    ) -> tuple[Any, Any, Any]:
+        """The derivatives and `log_zero`, which share an exponential."""
+        rate = np.exp(eta)
+        return y - rate, rate, -rate
+
     def kernel_and_zero(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """The kernel and `log_zero`, which share an exponential."""
         zero = -np.exp(eta)

@@ -5,7 +5,7 @@ Both stand on a count likelihood with P(0) = exp a(η), whose a, a′ and a″ a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,14 +39,11 @@ def log_positive(a: Any, xp: Any = NUMPY) -> Any:
     )
 
 
-def by_zero(
-    y: Any, eta: Any, given: Given, zero: Callable[..., Any], counted: Callable[..., Any]
-) -> np.ndarray:
-    """zero(η, given) where y = 0 and counted(y, η, given) elsewhere, each computed only where it is needed.
+def rows_along(y: np.ndarray, eta: np.ndarray, given: Given) -> int | None:
+    """The axis of η along which rows are, where y and all that is given have length 1 along all others.
 
-    Rows are the first axis of y, whose other axes are of length 1, as those of what is given.
+    None where shapes broadcast in another way.
     """
-    y, eta = np.asarray(y), np.asarray(eta)
     axis = eta.ndim - y.ndim
     shapes = [np.shape(part) for part in given.values()]
     if (
@@ -60,14 +57,8 @@ def by_zero(
             for shape in shapes
         )
     ):
-        return np.where(y == 0, zero(eta, given), counted(y, eta, given))
-    result = np.empty(eta.shape)
-    is_zero = y.reshape(-1) == 0
-    before = (slice(None),) * axis
-    none, some = np.flatnonzero(is_zero), np.flatnonzero(~is_zero)
-    result[*before, none] = zero(eta[*before, none], given)
-    result[*before, some] = counted(y[some], eta[*before, some], given)
-    return result
+        return None
+    return axis
 
 
 class _Zeros(Likelihood):
@@ -121,22 +112,27 @@ class _ZeroInflated(_Zeros):
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """The same but for −log y!."""
-        zi = np.asarray(given["zi"], dtype=np.float64)
-
-        def zero(eta: Any, given: Given) -> Any:
-            return np.log(zi + (1 - zi) * np.exp(self.base.log_zero(eta, given)))
-
-        def counted(y: Any, eta: Any, given: Given) -> Any:
-            return np.log1p(-zi) + self.base.kernel(y, eta, given)
-
-        return by_zero(y, eta, given, zero, counted)
+        y, eta, zi = np.asarray(y), np.asarray(eta), np.asarray(given["zi"], dtype=np.float64)
+        axis = rows_along(y, eta, given)
+        value, zero = self.base.kernel_and_zero(y, eta, given)
+        if axis is None:
+            within = np.log(zi + (1 - zi) * np.exp(zero))
+            return np.where(y == 0, within, value + np.log1p(-zi))
+        value += np.log1p(-zi)
+        none = np.flatnonzero(y == 0)
+        zero = np.take(zero, none, axis=axis)
+        np.exp(zero, out=zero)
+        zero *= 1 - zi
+        zero += zi
+        np.moveaxis(value, axis, 0)[none] = np.moveaxis(np.log(zero, out=zero), axis, 0)
+        return value
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Of a zero: w a′ and −w a″ − w(1 − w)a′², w = (1 − zi)e^a/(zi + (1 − zi)e^a)."""
         zi = given["zi"]
-        score, information = self.base.derivatives(y, eta, given)
-        counted = (1 - zi) * np.exp(self.base.log_zero(eta, given))
-        w = np.where(y == 0, counted / (zi + counted), 1.0)
+        score, information, zero = self.base.derivatives_and_zero(y, eta, given)
+        counted = (1 - zi) * np.exp(zero)
+        w = np.where(np.asarray(y) == 0, counted / (zi + counted), 1.0)
         return w * score, w * information - w * (1 - w) * score**2
 
     def scale(self, given: Given) -> Any:
@@ -185,7 +181,13 @@ class _ZeroInflated(_Zeros):
 class _Hurdle(_Zeros):
     r"""y = 0 with probability hurdle, and else a positive count; E[y] = (1 − hurdle)μ/(1 − P(0))."""
 
-    zero = "hurdle"
+    zero = apart = "hurdle"
+
+    def part(self, y: Any, given: Given) -> Any:
+        """log hurdle of a zero, log(1 − hurdle) of any other count."""
+        h = np.asarray(given["hurdle"], dtype=np.float64)
+        with np.errstate(divide="ignore"):  # no hurdle, no zeros
+            return np.where(np.asarray(y) == 0, np.log(h), np.log1p(-h))
 
     def log_p(self, y: Any, eta: Any, given: Given = NOTHING, xp: Any = NUMPY) -> Any:
         """log hurdle of a zero; else log(1 − hurdle) + log p(y | η) − log(1 − P(0))."""
@@ -196,24 +198,35 @@ class _Hurdle(_Zeros):
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """The same but for −log y!."""
+        y, eta = np.asarray(y), np.asarray(eta)
         h = np.asarray(given["hurdle"], dtype=np.float64)
+        axis = rows_along(y, eta, given)
+        with np.errstate(divide="ignore"):  # no hurdle, no zeros
+            zero = np.log(h)
+        if axis is None:
+            return np.where(y == 0, zero, self._counted(y, eta, given) + np.log1p(-h))
+        some = np.flatnonzero(y)
+        counted = self._counted(y[some], np.take(eta, some, axis=axis), given)
+        counted += np.log1p(-h)
+        result = np.empty(eta.shape)
+        result[...] = zero
+        np.moveaxis(result, axis, 0)[some] = np.moveaxis(counted, axis, 0)
+        return result
 
-        def zero(eta: Any, given: Given) -> Any:
-            with np.errstate(divide="ignore"):  # no hurdle, no zeros
-                return np.log(h)
-
-        def counted(y: Any, eta: Any, given: Given) -> Any:
-            if eta.min(initial=0.0) < _LOW:
-                within = np.maximum(eta, _LOW)
-                return counted(y, within, given) + (y - 1) * (eta - within)
-            kernel, a = self.base.kernel_and_zero(y, eta, given)
-            # log(1 − e^a), whose digits are lost only where a is tiny and so is its part
-            positive = np.log(1 - np.exp(np.minimum(a, _TINY)))
-            if a.max(initial=-np.inf) > _TINY:
-                positive = np.where(a > _TINY, np.log(-a), positive)
-            return kernel - positive + np.log1p(-h)
-
-        return by_zero(y, eta, given, zero, counted)
+    def _counted(self, y: np.ndarray, eta: np.ndarray, given: Given) -> np.ndarray:
+        """log p(y | η) − log(1 − P(0)) of positive counts, but for −log y!."""
+        if eta.min(initial=0.0) < _LOW:
+            within = np.maximum(eta, _LOW)
+            return self._counted(y, within, given) + (y - 1) * (eta - within)
+        value, a = self.base.kernel_and_zero(y, eta, given)
+        # log(1 − e^a), whose digits are lost only where a is tiny and so is its part
+        tiny = a > _TINY if a.max(initial=-np.inf) > _TINY else None
+        positive = np.asarray(np.exp(a if tiny is None else np.minimum(a, _TINY)))
+        np.subtract(1.0, positive, out=positive)
+        np.log(positive, out=positive)
+        if tiny is not None:
+            positive = np.where(tiny, np.log(-a), positive)
+        return np.subtract(value, positive, out=np.asarray(value))
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """With r = P(0)/(1 − P(0)): the counts' score + r a′, information − r a″ − r(1 + r)a′²."""

@@ -10,6 +10,8 @@ import scipy.special
 
 from .lazy import jax, jnp
 
+_LARGEST = 700.0  # whose exponential is a number
+
 
 class Functions:
     """Names looked up in one module after another: `xp.exp`, `xp.logaddexp`, `xp.gammaln`."""
@@ -30,7 +32,10 @@ NUMPY = Functions(np, scipy.special)
 
 def softplus(x: np.ndarray) -> np.ndarray:
     """log(1 + eˣ) of arrays, several times quicker than `np.logaddexp`."""
-    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    if not x.max(initial=0.0) < _LARGEST:
+        return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    found = np.exp(x, out=np.empty(x.shape))
+    return np.log1p(found, out=found)
 
 
 def module_of(x: Any) -> Any:

@@ -87,5 +87,7 @@ def test_several_at_once():
     for nothing in (3, [3], [], {}):
         with pytest.raises(lrvb.InvalidModel, match="contrast"):
             model.contrast(nothing)
+    with pytest.raises(lrvb.InvalidModel, match=r"The contrast 'exp\(' is no formula"):
+        model.contrast("exp(")
     with pytest.raises(lrvb.InvalidModel, match="call fit"):
         lrvb.MixedModel("y ~ (1|g)").contrast("x")

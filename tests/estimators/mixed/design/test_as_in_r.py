@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,7 +53,7 @@ def test_successes_and_failures():
     np.testing.assert_array_equal(one.y, other.y)
     np.testing.assert_array_equal(one.trials, other.trials)
     np.testing.assert_array_equal(one.apply(data.head()).trials, other.trials[:5])
-    with pytest.raises(lrvb.LrvbError, match="is for family='binomial'"):
+    with pytest.raises(lrvb.LrvbError, match=r"cbind\(s, f\) is for family='binomial'"):
         build("cbind(s, f) ~ x", data, "poisson")
     for bad, problem in ((-1, "is negative"), (0.5, "whole number")):
         wrong = data.astype({"f": float})
@@ -113,7 +115,7 @@ def test_natural_splines_of_new_rows():
 def test_splines_that_cannot_be(text):
     """No number of columns, or more knots than different values."""
     data = frame().assign(c3=lambda d: (d["n"] > 6).astype(float))
-    with pytest.raises(lrvb.LrvbError, match=r"ns\(...\)"):
+    with pytest.raises(lrvb.LrvbError, match=rf"^The formula's '{re.escape(text)}': ns\(...\)"):
         build(f"y ~ {text}", data, "gaussian")
 
 

@@ -15,7 +15,7 @@ from ....posterior.intervals import check_probability, normal_ends
 from ....posterior.posterior import Posterior
 from ....posterior.table import table
 from ..design.columns import close_to
-from .expression import Expression
+from .expression import Expression, calls
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?![\w.])")
 WORD = re.compile(r"[^\s+\-*/()^\[]+(\([^()]*\))?(\[[^\[\]]*\])*|[()^]")
@@ -53,10 +53,15 @@ def contrast_table(
 
 
 def _formula(text: str, known: list[str]) -> Expression | None:
-    """The formula; None for a plain sum or none at all, of which the reader of sums says what is wrong."""
+    """The formula; None for a plain sum or none at all, of which the reader of sums says what is wrong.
+
+    Unless it calls a function, which no sum does.
+    """
     try:
         found = Expression(text, known)
     except InvalidModel:
+        if calls(text):
+            raise
         return None
     return None if found.is_linear else found
 

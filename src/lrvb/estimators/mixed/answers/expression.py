@@ -44,6 +44,11 @@ LONGEST = 2000  # letters of a formula
 AFTER = re.compile(r"[\w.\[:]")  # what a name does not end before
 
 
+def calls(text: str) -> bool:
+    """Whether a function is written in it."""
+    return re.search(rf"\b({'|'.join(FUNCTIONS)})\s*\(", text) is not None
+
+
 class Expression:
     """A formula in names of `known`: the longest known name at a place is that name."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ....data.tables import LARGEST, SMALLEST
-from ....errors import InvalidData, InvalidModel
+from ....errors import InvalidData, InvalidModel, LrvbError
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
 from .columns import Table, close_to, is_date, is_text
@@ -276,6 +276,10 @@ def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
         for name in _columns_of(part, table):
             if is_text(table.frame[name]):
                 raise _needs_numbers(part, name, table) from error
+        if isinstance(error.__cause__, LrvbError):  # a function of ours has said it
+            raise type(error.__cause__)(
+                f"The formula's '{part or text}': {error.__cause__}"
+            ) from error
         dotted = [name for name in table.frame.columns if "." in name and name in text]
         hint = f" Write the column with a dot in backticks, `{dotted[0]}`." if dotted else ""
         raise InvalidModel(

@@ -37,7 +37,7 @@ def read_response(
         return y, np.ones_like(y) if has_trials else None
     if not has_trials:
         raise InvalidModel(
-            f"The response prop({name}, {formula.trials}) is for family='binomial', "
+            f"The response {formula.text.partition('~')[0].strip()} is for family='binomial', "
             f"not for family='{family.name}'."
         )
     failures = formula.trials.removeprefix(f"{name} + ")
