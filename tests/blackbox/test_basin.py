@@ -8,7 +8,7 @@ from densities import density, gaussian
 
 from lrvb.blackbox.basin import all_lead_to
 from lrvb.blackbox.kernel import BATCH, Kernel
-from lrvb.blackbox.modes import STEPS, find_modes
+from lrvb.blackbox.modes import STEPS, Mode, find_modes
 
 
 def two_normals(apart):
@@ -27,7 +27,7 @@ def test_every_start_of_a_gaussian_leads_to_its_mean():
         np.random.default_rng(0).normal(size=(BATCH, 6))
         * 10.0 ** np.arange(-2, 4).repeat(11)[:BATCH, None]
     )
-    assert all_lead_to(Kernel(target), m, np.linalg.inv(S), starts)
+    assert all_lead_to(Kernel(target), m, np.linalg.cholesky(S), starts)
 
 
 def test_a_second_mode_is_noticed():
@@ -48,7 +48,7 @@ def test_starts_without_a_density_prove_nothing():
         density(lambda x: jnp.where(x[0] > 0, 3 * jnp.log(x[0]) - 3 * x[0], -jnp.inf), np.ones(1))
     )
     starts = np.array([[-1.0], [0.5], [2.0], [9.0]])
-    assert all_lead_to(kernel, np.ones(1), np.array([[3.0]]), starts)
+    assert all_lead_to(kernel, np.ones(1), np.array([[3.0**-0.5]]), starts)
 
 
 def test_both_modes_are_found():
@@ -74,3 +74,12 @@ def test_a_regression_needs_a_fraction_of_the_climb():
     sd = np.sqrt(np.diag(np.linalg.inv(mode.precision)))[:3]
     np.testing.assert_allclose(mode.x[:3] / sd, best / sd, atol=1e-4)  # Newton's own tolerance
     assert kernel.count.gradients < 0.5 * STEPS * BATCH
+
+
+def test_a_mode_as_narrow_as_a_neck_has_a_root():
+    """P⁻¹ of a precision with scales 1e8 apart and a correlation of 1 − 1e-9: root rootᵀP = I."""
+    scale, near = np.array([1e-6, 1e2]), 1 - 1e-9
+    P = np.array([[1, near], [near, 1]]) / np.outer(scale, scale)
+    root = Mode(np.zeros(2), 0.0, P, 0.0).root
+    unit = root.T @ P @ root
+    np.testing.assert_allclose(unit, np.eye(2), atol=1e-6)  # rounding over 1 − near

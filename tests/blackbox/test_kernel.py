@@ -47,14 +47,12 @@ def test_ascents_reach_the_summit():
     assert summit.proper
     np.testing.assert_allclose(summit.x, 1, atol=1e-5)
 
-    def objective(x):
-        value, gradient = kernel(x[None])
-        return float(value[0]), gradient[0]
-
-    found = lbfgs(objective, np.array([-1.5, 2.0]), tol=1e-6)
+    found = lbfgs(kernel, np.array([-1.5, 2.0]), tol=1e-6)
     assert found.converged
     np.testing.assert_allclose(found.x, 1, atol=1e-4)
     assert (np.diff(found.trace) > -1e-12).all()
+    together = lbfgs(kernel, np.array([-1.5, 2.0]), tol=1e-6, together=8)
+    np.testing.assert_array_equal(together.x, found.x)  # the same steps, tried in fewer calls
 
 
 def test_every_mode_is_found_with_its_evidence():

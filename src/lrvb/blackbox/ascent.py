@@ -10,9 +10,11 @@ import numpy as np
 from .kernel import Kernel
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Objectives = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _MEMORY = 20
 _ENOUGH = 1e-4  # of the expected gain that a step must bring
+_SHORTER = 0.4 ** np.arange(40)  # steps that are tried
 _FLAT = 1e-10  # eigenvalue, of a precision scaled to a unit diagonal, that is none
 
 
@@ -26,12 +28,16 @@ class Climbed(NamedTuple):
     trace: tuple[float, ...]
 
 
-def lbfgs(objective: Objective, x: np.ndarray, *, tol: float, most: int = 200) -> Climbed:
+def lbfgs(
+    objective: Objectives, x: np.ndarray, *, tol: float, most: int = 200, together: int = 1
+) -> Climbed:
     """Maximise by L-BFGS with backtracking; points of value −∞ are stepped back from.
 
-    `tol` bounds the gradient's largest entry, so that coordinates should have a natural scale.
+    The objective maps points (k, n) to values (k,) and gradients (k, n); so many trial steps are made
+    `together`, of which the longest that is good enough is taken. `tol` bounds the gradient's largest
+    entry, so that coordinates should have a natural scale.
     """
-    value, gradient = objective(x)
+    (value,), (gradient,) = objective(x[None])
     trace, pairs = [value], list[tuple[np.ndarray, np.ndarray]]()
     for k in range(most):
         if np.abs(gradient).max() <= tol:
@@ -42,19 +48,32 @@ def lbfgs(objective: Objective, x: np.ndarray, *, tol: float, most: int = 200) -
             d, slope, pairs = gradient, float(gradient @ gradient), []
         if not pairs:
             t = min(1.0, 1.0 / float(np.linalg.norm(d)))
-        for _ in range(40):
-            new, new_gradient = objective(x + t * d)
-            if new >= value + _ENOUGH * t * slope - 1e-12 * abs(value):
+        for i in range(0, len(_SHORTER), together):
+            tried = t * _SHORTER[i : i + together]
+            values, gradients = objective(x + tried[:, None] * d)
+            good = values >= value + _ENOUGH * tried * slope - 1e-12 * abs(value)
+            if good.any():
                 break
-            t *= 0.4
         else:
             return Climbed(x, value, False, k, tuple(trace))
+        first = int(np.argmax(good))
+        t, new, new_gradient = float(tried[first]), float(values[first]), gradients[first]
         s, y = t * d, gradient - new_gradient
         if s @ y > 1e-10 * np.linalg.norm(s) * np.linalg.norm(y):
             pairs = [*pairs[1 - _MEMORY :], (s, y)]
         x, value, gradient = x + s, new, new_gradient
         trace.append(value)
     return Climbed(x, value, bool(np.abs(gradient).max() <= tol), most, tuple(trace))
+
+
+def alone(objective: Objective) -> Objectives:
+    """An objective of one point for one point at a time."""
+
+    def several(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = [objective(x) for x in X]
+        return np.array([value for value, _ in found]), np.array([slope for _, slope in found])
+
+    return several
 
 
 def _direction(gradient: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -97,7 +116,7 @@ def newton(kernel: Kernel, x: np.ndarray, *, most: int = 60, tol: float = 1e-5) 
         step, inside = _trusted(w, g, radius)
         gain = float(g @ step - 0.5 * (w * step**2).sum())
         if inside and abs(float(g @ step)) < tol**2:
-            return Summit(x, value, P, bool(w[0] > _FLAT))
+            return Summit(x, value, P, _proper(P))
         length = float(np.linalg.norm(step))
         new = x + scale * (U @ step)
         new_value, new_gradient = _single(kernel, new)
@@ -115,6 +134,14 @@ def newton(kernel: Kernel, x: np.ndarray, *, most: int = 60, tol: float = 1e-5) 
         if radius < 1e-10:
             break
     return Summit(x, value, P, False)
+
+
+def _proper(P: np.ndarray) -> bool:
+    """Whether a precision is positive definite, in units of its own diagonal: the end of a neck is flat."""
+    scale = np.sqrt(np.maximum(np.diag(P), 0.0))
+    if not (scale > 0).all():
+        return False
+    return bool(np.linalg.eigvalsh(P / scale[:, None] / scale)[0] > _FLAT)
 
 
 def _single(kernel: Kernel, x: np.ndarray) -> tuple[float, np.ndarray]:

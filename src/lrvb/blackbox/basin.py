@@ -13,15 +13,12 @@ _MEMORY = 6
 _ENOUGH = 1e-4  # of the expected gain that a step must bring
 
 
-def all_lead_to(
-    kernel: Kernel, summit: np.ndarray, precision: np.ndarray, starts: np.ndarray
-) -> bool:
-    """Whether log p rises from every start (n, D) to the summit (D,), whose precision scales the steps.
+def all_lead_to(kernel: Kernel, summit: np.ndarray, root: np.ndarray, starts: np.ndarray) -> bool:
+    """Whether log p rises from every start (n, D) to the summit (D,), in steps scaled by its root (D, D).
 
     L-BFGS from all starts together, each with a step and a memory of its own. A start without a density
     proves nothing and is left out; one that comes to rest elsewhere, or takes too long, is a "no".
     """
-    root = np.linalg.cholesky(np.linalg.inv(precision))
     u = np.linalg.solve(root, (starts - summit).T).T
     value, g = _at(kernel, summit, root, u)
     u, value, g = u[np.isfinite(value)], value[np.isfinite(value)], g[np.isfinite(value)]

@@ -77,8 +77,7 @@ def fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitte
     tries = []
     for mode in modes.found[:FROM]:
         if mode.log_evidence > modes.found[0].log_evidence - WITHIN:
-            root = np.linalg.cholesky(np.linalg.inv(mode.precision))
-            tries.append(fit_mean_field(kernel, mode.x, root))
+            tries.append(fit_mean_field(kernel, mode.x, mode.root))
     scale = np.full(D, 0.1) if not modes.found else modes.found[0].scale
     attempts = 0 if modes.found else ATTEMPTS
     tries.append(fit_mean_field(kernel, modes.slope, np.diag(scale), attempts=attempts))

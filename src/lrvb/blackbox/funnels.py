@@ -14,16 +14,18 @@ from .warp import find_warp
 
 
 class Sampled(NamedTuple):
-    """Draws of x, the fit that stands beside them, and the coordinates in which it was made.
-
-    `agreed` tells whether the chains do.
-    """
+    """Draws of x, the fit that stands beside them, and the coordinates in which it was made."""
 
     kernel: Kernel
     values: Values
     fitted: Fitted
     found: Polished
-    agreed: bool
+    chains: Polishing
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the chains do."""
+        return self.chains.agreed
 
 
 def sample(
@@ -35,7 +37,7 @@ def sample(
     """
     chains = Polishing(kernel, values, fitted.mean, fitted.root, rng, bar)
     found = chains.go_on(PAUSE)
-    best = Sampled(kernel, values, fitted, found, chains.agreed)
+    best = Sampled(kernel, values, fitted, found, chains)
     for rounds in (PAUSE, ROUNDS):  # the second time from better draws
         if best.agreed:
             return best
@@ -67,9 +69,9 @@ def _straightened(
     chains = Polishing(kernel, values, fitted.mean, fitted.root, rng, bar)
     found = chains.go_on(rounds)
     found = found._replace(x=warp.forward(found.x))
-    return Sampled(kernel, values, fitted, found, chains.agreed)
+    return Sampled(kernel, values, fitted, found, chains)
 
 
 def _worst(found: Polished) -> float:
-    """The largest R̂ of what varies."""
-    return float(found.r_hat[found.values.std(axis=0) > 0].max(initial=1.0))
+    """The largest R̂ of what varies, and of the coordinates."""
+    return max(found.slowest, float(found.r_hat[found.values.std(axis=0) > 0].max(initial=1.0)))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..numerics.sobol import sobol
-from .ascent import lbfgs
+from .ascent import alone, lbfgs
 from .kernel import Kernel
 
 DRAWS = 64
@@ -96,7 +96,7 @@ def _attempt(kernel: Kernel, start: np.ndarray, root: np.ndarray) -> MeanField:
         if np.isfinite(objective(theta)[0]):
             break
         theta[D:] -= 0.5
-    found = lbfgs(objective, theta, tol=1e-4)
+    found = lbfgs(alone(objective), theta, tol=1e-4)
     m, s = at(found.x)
     return MeanField(m, s, found.value, z, found.converged, found.trace)
 
@@ -238,7 +238,7 @@ def climb_full_rank(objective: FullRankObjective, q: FullRank, *, most: int = 60
         along = np.where(i == j, 1.0, 2.0) * scale * G[i, j]
         return elbo, np.concatenate([inverse @ g, along])
 
-    found = lbfgs(ascent, np.zeros(D + len(i)), tol=TOLERANCE, most=most)
+    found = lbfgs(alone(ascent), np.zeros(D + len(i)), tol=TOLERANCE, most=most)
     mean, M = at(found.x)
     L = q.L @ M
     elbo, g, A = objective(mean, L)

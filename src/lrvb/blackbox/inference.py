@@ -29,7 +29,7 @@ from .funnels import sample
 from .gaussian import normal_draws
 from .kernel import Kernel, Values
 from .modes import Modes, find_modes
-from .polish import CHAINS, Polished
+from .polish import CHAINS, Polished, apart
 from .power import PowerSensitivity
 
 MOST = 3000  # named values, whose covariances are one matrix
@@ -106,6 +106,11 @@ def infer(
         polish=details,
         far=far[list(estimate.index.values())],
     )
+    if certificate.asks_again:
+        second = apart(found, sampled.chains.again())
+        seconds = time.perf_counter() - begun
+        details = replace(details, second=second, gradients=kernel.count.gradients, seconds=seconds)
+        certificate = replace(certificate, polish=details)
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
     return _posterior(density, estimate, fitted, drawn, found.x, absent, certificate)
 

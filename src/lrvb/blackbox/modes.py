@@ -18,6 +18,7 @@ RATE = 0.05
 FIRST = 50  # steps after which one summit is enough, if all climbers lead to it
 EARLY = 100  # steps after which the climbers are remembered: still on the slopes of a funnel
 SUMMITS = 6  # climbers that go on by Newton's method
+TRIALS = 8  # steps of L-BFGS that are tried together, as a batch costs no more than a point
 FEW = 50  # dimensions to which Newton's method starts by itself, and curvatures are of full rank
 
 
@@ -29,6 +30,12 @@ class Mode:
     log_density: float
     precision: np.ndarray
     log_evidence: float
+
+    @property
+    def root(self) -> np.ndarray:
+        """A root of the covariance P⁻¹, by the factor of P scaled to a unit diagonal."""
+        C = np.linalg.cholesky(self.precision * np.outer(self.scale, self.scale))
+        return self.scale[:, None] * np.linalg.inv(C).T
 
     @property
     def scale(self) -> np.ndarray:
@@ -139,20 +146,15 @@ def _only_one(kernel: Kernel, climb: Climb) -> Mode | None:
     summit = newton(kernel, climb.top)
     if not summit.proper or summit.log_density < climb.highest.max() - 1e-6:
         return None
-    if not all_lead_to(kernel, summit.x, summit.precision, climb.best):
-        return None
-    return _mode(summit)
+    only = _mode(summit)
+    return only if all_lead_to(kernel, only.x, only.root, climb.best) else None
 
 
 def _summit(kernel: Kernel, x: np.ndarray) -> Summit:
     if kernel.size <= FEW:
         return newton(kernel, x)
-
-    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = kernel(x[None])
-        return float(value[0]), gradient[0]
-
-    return newton(kernel, lbfgs(objective, x, tol=1e-3, most=400).x, most=12)
+    climbed = lbfgs(kernel, x, tol=1e-3, most=400, together=TRIALS)
+    return newton(kernel, climbed.x, most=12)
 
 
 def _mode(summit: Summit) -> Mode:

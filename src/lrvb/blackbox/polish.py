@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 from tqdm import tqdm
 
 from ..numerics.hmc import MANY, Chains, average, hmc, r_hat, root_of
+from ..posterior.polish import APART
 from .kernel import Kernel, Values
 
 CHAINS = 64
@@ -16,7 +18,9 @@ PAUSE = 3  # rounds after which a funnel is looked for, where chains still disag
 ADAPT, KEEP = 12, 25
 AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
-LONGEST = 40  # leapfrog steps
+SHORT, LONGEST = 40, 160  # leapfrog steps at most, at first and where paths were cut off
+ENDLESS = 1e6  # difference of two runs that is none to speak of
+WIDER = 1.5  # than the draws are the starts of a second run
 JITTER = 0.85  # of the steps of later rounds
 
 
@@ -24,7 +28,8 @@ class Polished(NamedTuple):
     """Draws x (n, D) of the posterior and named values (n, q), chain within step, with their quality.
 
     Weights (n,) are those of control variates; R̂, effective draws and Monte Carlo errors of mean and
-    sd are of every value, (q,).
+    sd are of every value, (q,). `slowest` is the largest R̂ of the coordinates' own ranks, in which the
+    neck of a funnel is long that is short in a scale.
     """
 
     x: np.ndarray
@@ -35,6 +40,7 @@ class Polished(NamedTuple):
     mean_error: np.ndarray
     sd_error: np.ndarray
     rounds: int
+    slowest: float
     sound: bool  # whether control variates move means by no more than their errors
 
 
@@ -56,6 +62,7 @@ class Polishing:
     ):
         self._kernel, self._values, self._rng, self._bar = kernel, values, rng, bar
         self._mean, self._root, self._path = mean, root, 0.5 * np.pi
+        self._longest = SHORT
         self._x = _starts(kernel, mean, root, rng)
         self._step: float | None = None
         self._rounds: list[tuple[Chains, np.ndarray]] = []
@@ -66,18 +73,32 @@ class Polishing:
         while True:
             found = self._round()
             spread = found.values.std(axis=0) > 0
-            worst = found.r_hat[spread].max(initial=1.0)
+            worst = max(found.slowest, found.r_hat[spread].max(initial=1.0))
             enough = found.ess[spread].min(initial=np.inf) >= EFFECTIVE
             self.agreed = bool(worst <= AGREE and enough)
             if not self.agreed:
                 self._mean, self._root = found.x.mean(axis=0), _whitened(found.x, self._root)
                 if worst > 1.1:
                     self._path = min(1.3 * self._path, 6.0)
+                if self._step is not None and self._path > self._longest * self._step:
+                    self._longest = min(2 * self._longest, LONGEST)
             if self.agreed or found.rounds >= until:
                 return found
 
+    def again(self) -> Polished:
+        """A second run, as long as a funnel's first: from starts `WIDER` than the draws around their mean."""
+        last = self._rounds[-1][0].x
+        x = last.reshape(-1, self._kernel.size)
+        mean, root = x.mean(axis=0), _whitened(x, self._root)
+        run = Polishing(self._kernel, self._values, mean, root, self._rng, self._bar)
+        begin = mean + WIDER * (self._rng.permutation(x)[:CHAINS] - mean)
+        value, _ = self._kernel(begin)
+        run._x = np.where(np.isfinite(value)[:, None], begin, last[-1])
+        run._path, run._longest, run._step = self._path, self._longest, self._step
+        return run.go_on(PAUSE)
+
     def _round(self) -> Polished:
-        r = len(self._rounds)
+        r, first = len(self._rounds), self._step is None
         chains = hmc(
             self._kernel,
             self._x,
@@ -88,14 +109,31 @@ class Polishing:
             keep=KEEP,
             step=self._step,
             path=self._path,
-            longest=LONGEST,
-            jitter=0.0 if r == 0 else JITTER,
+            longest=self._longest,
+            jitter=0.0 if first else JITTER,
         )
         self._x, self._step = chains.x[-1], chains.step
         values = self._values.steady(chains.x.reshape(-1, self._kernel.size))
         self._rounds.append((chains, values))
         self._bar.update()
         return _polished(self._rounds[-((r + 2) // 2) :], r + 1)
+
+
+def apart(first: Polished, second: Polished) -> np.ndarray:
+    """max(|difference of means| in sds, |log ratio of sds|) of two runs, (q,).
+
+    As good as endless where the second run's own chains disagree.
+    """
+    answers = []
+    for run in (first, second):
+        mean = run.weights @ run.values
+        answers.append((mean, np.sqrt(run.weights @ (run.values - mean) ** 2)))
+    (mean, sd), (other, other_sd) = answers
+    varies = np.ptp(first.values, axis=0) > 0
+    with np.errstate(all="ignore"):
+        found = np.maximum(np.abs(mean - other) / sd, np.abs(np.log(other_sd / sd)))
+    found = np.where(second.r_hat <= APART, found, np.inf)
+    return np.where(varies, np.fmin(found, ENDLESS), 0.0)
 
 
 def _starts(
@@ -122,13 +160,31 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
         x.reshape(-1, D),
         g,
         found.weights,
-        r_hat(g.reshape(steps, chains, -1)),
+        _r_hat(g.reshape(steps, chains, -1)),
         ess,
         found.mean_error,
         found.sd_error,
         rounds,
+        float(r_hat(_ranked(x)).max()),
         found.sound,
     )
+
+
+def _ranked(x: np.ndarray) -> np.ndarray:
+    """Normal scores of the ranks of draws (steps, chains, d) in each coordinate: no tail is heavy in them."""
+    ranks = x.reshape(-1, x.shape[2]).argsort(axis=0).argsort(axis=0)
+    return ndtri((ranks + 0.5) / len(ranks)).reshape(x.shape)
+
+
+def _r_hat(g: np.ndarray) -> np.ndarray:
+    """R̂ of values (draws, chains, q), (q,); of positive ones the larger of theirs and their logarithms'.
+
+    A scale near zero, where the neck of a funnel is, looks alike in chains that have never been there.
+    """
+    positive = g.min(axis=(0, 1)) > 0
+    found = r_hat(g)
+    found[positive] = np.maximum(found[positive], r_hat(np.log(g[..., positive])))
+    return found
 
 
 def _whitened(x: np.ndarray, root: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from .estimate import Estimate
 from .intervals import check_probability
 from .polish import Polish
 from .tails import product_index, tail_index
-from .verdicts import REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
+from .verdicts import MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +97,12 @@ class Certificate:
             return self.polish.judge(self._compared, self.others)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, self._compared)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether a second run of HMC could confirm what linear response does not."""
+        polish = self.polish
+        return polish is not None and self.others < MODE and polish.asks_again(self._compared)
 
     @cached_property
     def unsettled(self) -> int:
@@ -183,6 +189,7 @@ class Certificate:
                 ess=np.where(found.mean_error > 0, ess, np.inf),
                 mean_error=found.mean_error,
                 sd_error=found.sd_error,
+                second=None,
             )
             return own.judge(found, self.others)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)

@@ -10,6 +10,7 @@ from .verdicts import DOUBTFUL, ESS, MODE, NO, TAIL, TRUST, Compared
 
 AGREED, APART = 1.05, 1.15  # R̂ to which chains agree, and from which they do not
 NEAR, FAR = 0.15, 0.5  # gap between linear response and HMC, of a mean in sds and of a log sd
+REPEATED = 0.1  # the same between two runs of HMC that confirm each other
 ERROR = 0.07  # Monte Carlo error, of a mean in sds or of a log sd, above which nothing is confirmed
 
 
@@ -19,6 +20,7 @@ class Polish:
 
     `modes` are log evidences of all modes less that of the first. `concern` is a sentence that
     withholds trust from every quantity, empty where there is none, `severe` whether it is a "no".
+    `second` (q,), where there was a second run, is how far apart the two runs are: a mean in sds, a log sd.
     """
 
     r_hat: np.ndarray
@@ -31,6 +33,14 @@ class Polish:
     seconds: float
     concern: str = ""
     severe: bool = False
+    second: np.ndarray | None = None
+
+    def asks_again(self, found: Compared) -> bool:
+        """Whether a second run of HMC could confirm what linear response does not."""
+        if self.concern:
+            return False
+        alone = (self.gap(found) > NEAR) & (self.r_hat <= AGREED) & (self.ess >= ESS)
+        return bool((alone & (found.tail <= TAIL)).any())
 
     def gap(self, found: Compared) -> np.ndarray:
         """max(|shift|, |log sd ratio|) of linear response and HMC, (q,)."""
@@ -43,15 +53,28 @@ class Polish:
             error = np.where(
                 found.sd > 0, np.maximum(self.mean_error, self.sd_error) / found.sd, 0.0
             )
+        second = self.second if self.second is not None else np.full(len(gap), np.nan)
+        every = bool((second <= FAR).all())
         return [
-            self._one(others, *one)
-            for one in zip(gap, self.r_hat, self.ess, error, found.tail, strict=True)
+            self._one(others, every, *one)
+            for one in zip(gap, self.r_hat, self.ess, error, found.tail, second, strict=True)
         ]
 
     def _one(
-        self, others: float, gap: float, r_hat: float, ess: float, error: float, tail: float
+        self,
+        others: float,
+        every: bool,
+        gap: float,
+        r_hat: float,
+        ess: float,
+        error: float,
+        tail: float,
+        second: float,
     ) -> tuple[str, str]:
+        """`every` is whether a second run was near the first in every quantity."""
         seen = f"R-hat {r_hat:.2f}, gap to linear response {gap:.2f}"
+        seen += f", to a second run {second:.2f}" if second <= FAR else ""
+        repeated = every and second <= REPEATED
         if others >= MODE:
             share = f"Another mode holds about {100 * others:.0f} % of the evidence"
             return (NO if others > 0.1 else DOUBTFUL), f"{share}, which this answer leaves out."
@@ -64,15 +87,17 @@ class Polish:
             )
         if not r_hat <= APART:
             return NO, f"Chains disagree: {seen}."
-        if not gap <= FAR:
+        if not gap <= FAR and not repeated:
             return NO, f"Linear response and HMC differ: {seen}."
         if self.concern:
             return DOUBTFUL, self.concern
-        if r_hat > AGREED or gap > NEAR:
+        if r_hat > AGREED or (gap > NEAR and not repeated):
             return DOUBTFUL, f"Not confirmed: {seen}."
         if ess < ESS or error > ERROR:
             return (
                 DOUBTFUL,
                 f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}.",
             )
+        if second > FAR:
+            return DOUBTFUL, f"A second run of HMC from wider starts came elsewhere; {seen}."
         return TRUST, f"Confirmed: {seen}."

@@ -42,6 +42,7 @@ CERTIFICATE = (
 CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
 POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
+SECOND = "polish/second"
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -120,6 +121,8 @@ def save(
             header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
             for key in POLISHED:
                 arrays[f"polish/{key}"] = getattr(found.polish, key)
+            if found.polish.second is not None:
+                arrays[SECOND] = found.polish.second
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -275,6 +278,8 @@ def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> 
     q = len(estimate.index)
     content: dict[str, Any] = {key: header["polish"][key] for key in POLISH}
     content |= {key: archive.array(f"polish/{key}", (q,)) for key in POLISHED}
+    if SECOND in archive.names:
+        content["second"] = archive.array(SECOND, (q,))
     content["modes"] = tuple(map(float, content["modes"]))
     return Polish(**content)
 

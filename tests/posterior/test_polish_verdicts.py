@@ -1,0 +1,58 @@
+"""Verdicts of HMC: by linear response, and by a second run where that is off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lrvb.posterior.polish import Polish
+from lrvb.posterior.verdicts import DOUBTFUL, NO, TRUST, Compared
+
+ONE = np.ones(2)
+POLISH = Polish(ONE, 500 * ONE, 0.01 * ONE, 0.01 * ONE, (0.0,), 1, 1000, 1.0)
+
+
+def compared(shift: float, tail: float = 0.0) -> Compared:
+    """Two quantities of sd 1; linear response is `shift` off in the first."""
+    off = np.array([shift, 0.0])
+    return Compared(off, ONE, 0 * ONE, ONE, 0.01 * ONE, 0.01 * ONE, tail * ONE, ONE, ONE > 1)
+
+
+@pytest.mark.parametrize(
+    ("shift", "second", "verdict"),
+    [
+        (0.1, None, TRUST),
+        (0.3, None, DOUBTFUL),
+        (0.9, None, NO),
+        (0.3, (0.05, 0.05), TRUST),
+        (0.9, (0.05, 0.05), TRUST),
+        (0.3, (0.12, 0.05), DOUBTFUL),
+        (0.9, (0.12, 0.05), NO),
+        (0.3, (0.05, 0.60), DOUBTFUL),  # of a run that went elsewhere nothing is taken
+        (0.1, (0.60, 0.05), DOUBTFUL),  # nor is linear response believed against it
+    ],
+)
+def test_a_second_run_stands_for_linear_response(shift, second, verdict):
+    """Only where it is near in that quantity and not elsewhere in any."""
+    polish = replace(POLISH, second=None if second is None else np.array(second))
+    assert polish.judge(compared(shift), 0.0)[0][0] == verdict
+
+
+def test_what_a_second_run_does_not_help():
+    """Chains that disagree, few draws, tails without an sd, another mode."""
+    polish = replace(POLISH, second=0 * ONE)
+    assert polish.judge(compared(0.3, tail=0.6), 0.0)[0][0] == NO
+    assert polish.judge(compared(0.3), 0.2)[0][0] == NO
+    for worse in ({"r_hat": 1.1 * ONE}, {"ess": 50 * ONE}, {"sd_error": 0.2 * ONE}):
+        assert replace(polish, **worse).judge(compared(0.3), 0.0)[0][0] == DOUBTFUL
+
+
+def test_when_it_is_asked_for():
+    """Where HMC alone is sure of a quantity with an sd, and linear response is not."""
+    assert POLISH.asks_again(compared(0.3))
+    assert not POLISH.asks_again(compared(0.1))
+    assert not POLISH.asks_again(compared(0.3, tail=0.6))
+    assert not replace(POLISH, r_hat=1.1 * ONE).asks_again(compared(0.3))
+    assert not replace(POLISH, concern="Something.").asks_again(compared(0.3))
