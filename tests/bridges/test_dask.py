@@ -155,7 +155,7 @@ def test_bad_parts_are_named():
 
 
 def test_rows_are_left_out_where_they_are():
-    """Influence, robust sds and loo of rows in parts are those of rows in memory, with Newton steps."""
+    """Influence, robust sds and loo of rows in parts are those of rows in memory, steps too."""
     from posterior.test_what_if import Line, line
 
     data = line(600)
@@ -170,7 +170,7 @@ def test_rows_are_left_out_where_they_are():
         assert_allclose(ours.values, theirs.values, rtol=1e-4, atol=1e-9)
         assert ours.stepped[[3] if codes is None else [3, 29]].all()
         assert not ours.stepped.all()
-    assert "by a Newton step, 5" in repr(there.influence(["a", "b"]))
+    assert "by a step of the second order, 5" in repr(there.influence(["a", "b"]))
     for by in (None, np.arange(600) % 30):
         ours, theirs = (p.sd(["a", "b"], method="robust", by=by) for p in (there, here))
         assert_allclose(ours, theirs, rtol=1e-5)

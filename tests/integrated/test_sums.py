@@ -20,6 +20,7 @@ from small import (
 )
 
 from lrvb.errors import InvalidModel
+from lrvb.integrated.chain import Chain
 from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.factor_nodes import TOLERANCE
 from lrvb.integrated.levels import Levels
@@ -241,6 +242,31 @@ def test_nested_agree_with_dense_quadrature(family):
     assert_allclose([mean_o[3, 0], sd_o[3, 0]], [0, 1.2], atol=1e-9)  # a level without rows
     assert is_chain([outer, inner])
     assert not is_chain([inner, outer])
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+@pytest.mark.parametrize("single", [False, True])
+def test_an_effect_of_every_row_needs_no_sums_within_levels(family, single):
+    """As the sums of any depth, which are in double precision, and far out too."""
+    _, rows, outer, _, theta = nested_model(family)
+    terms = intercepts(outer, 4), intercepts(np.arange(30), 30)
+    nested, chain = Nested(rows, *terms), Chain(rows, terms)
+    nested.step = chain.step = 0.45
+    nested.single = single
+    at = theta + np.arange(2)[:, None] * np.r_[0, 0, 1.5, 2.0]  # sds of up to 6
+    found = nested.log_density(at)
+    assert_allclose(found, chain.log_density(at), atol=1e-4 if single else 1e-6)
+
+
+def test_some_outer_levels_alone_have_their_own_rows():
+    """Every second of three: what is left is the sum over the other one, and the prior again."""
+    model, rows, outer, inner, theta = nested_model("bernoulli")
+    some, other = model.some(2), np.flatnonzero(outer == 1)
+    rest = Nested(rows.take(other), intercepts(outer[other], 4), intercepts(inner[other], 9))
+    whole = model.log_density(theta[None])
+    prior = model._log_prior(theta[None])
+    parts = some.log_density(theta[None]) + rest.log_density(theta[None])
+    assert_allclose(whole, parts - prior, atol=1e-4)  # nodes are chosen for the rows that are there
 
 
 def test_nested_grids_of_one_or_of_each_outer_node_agree():

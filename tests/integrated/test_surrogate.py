@@ -5,22 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import digamma, polygamma
 
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.inside import Evaluated
 from lrvb.integrated.proposals import SplitT, fit_blocks
-from lrvb.integrated.surrogate import Cubic, NotSmooth, learn
+from lrvb.integrated.surrogate import Cubic, Mended, NotSmooth, learn
 
 ONES = np.ones(2)
 START = SplitT(np.zeros(2), np.eye(2), ONES, ONES, 7.0)
 
 
-def learnt(log_density, seed=0):
+def learnt(log_density, seed=0, mend=False):
     def evaluate(x):
         return Evaluated(log_density(x), x, x**2)
 
     return learn(
-        evaluate, START, 2, lambda x, w: fit_blocks(x, w, 0), Budget(final=4096), seed=seed
+        log_density,
+        evaluate,
+        START,
+        2,
+        lambda x, w: fit_blocks(x, w, 0),
+        Budget(final=4096),
+        seed=seed,
+        mend=mend,
     )
 
 
@@ -36,23 +44,43 @@ def test_cubics_are_learnt_exactly():
     assert_allclose(found(new), cubic(new), atol=1e-10)
 
 
-def test_a_slightly_skewed_density_has_its_moments():
-    """Two gamma variables of shape 400 on the log scale, standardised: digamma and trigamma."""
-    from scipy.special import digamma, polygamma
-
-    shape = 400.0
+def log_gamma(shape):
+    """Two gamma variables on the log scale, standardised."""
 
     def log_density(x):
         log_t = np.log(shape) + x / np.sqrt(shape)
         return (shape * log_t - np.exp(log_t)).sum(1)
 
-    found = learnt(log_density)
+    return log_density
+
+
+@pytest.mark.parametrize(("shape", "mend"), [(400.0, False), (3.0, True)])
+def test_a_skewed_density_has_its_moments(shape, mend):
+    """Those of log gamma variables are digamma and trigamma; much skewness is learnt beside a cubic."""
+    found = learnt(log_gamma(shape), mend=mend)
     w = found.weighted
     mean = np.sqrt(shape) * (digamma(shape) - np.log(shape))
     sd = np.sqrt(shape * polygamma(1, shape))
     assert found.off < 0.03
     assert_allclose(w.mean(w.x), mean, atol=0.02)
     assert_allclose(w.sd(w.x), sd, rtol=0.02)
+
+
+def test_more_skewness_than_a_cubic_has_is_refused_unless_it_is_learnt():
+    with pytest.raises(NotSmooth, match="A cubic through"):
+        learnt(log_gamma(3.0))
+
+
+def test_a_mended_cubic_goes_through_its_points():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(80, 2))
+    value = log_gamma(8.0)(x)
+    cubic = Cubic(x, value)
+    mended = Mended(cubic, x, value)
+    near = np.argsort(-value)[:40]
+    assert np.abs(mended(x) - value)[near].max() < 0.1 * np.abs(cubic(x) - value)[near].max()
+    far = np.array([[60.0, 60.0]])
+    assert_allclose(mended(far), cubic(far))
 
 
 def test_a_kink_is_refused():

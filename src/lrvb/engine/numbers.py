@@ -28,6 +28,8 @@ from .fitting import Fit
 from .response import Response
 from .second_order import thinned
 
+_FEW, _MANY = 16, 64  # directions that are turned together
+
 
 class NumberChanges(NamedTuple):
     """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for."""
@@ -54,8 +56,8 @@ def number_changes(
     T = of + S @ H
     directions = _stacked(fit.problem.traced, moved)
     program = _global_program(fit.problem.structure)
-    turns, thirds = program(fit.problem.traced, directions, response.eta, fit.m, S, T)
-    turns, thirds = np.array(turns), np.asarray(thirds)
+    found = program(fit.problem.traced, directions, response.eta, fit.m, S, T)
+    turns, thirds = np.array(found[0]), np.asarray(found[1])
     if fit.problem.rows is not None:
         read = numbers_read(fit.problem.structure)
         own = {name: d for name, d in directions.items() if name in read}
@@ -77,6 +79,21 @@ def number_changes(
             "terms at the optimum."
         )
     return NumberChanges(dm, d_variance)
+
+
+@in_double
+def third_order(response: Response, S: np.ndarray) -> np.ndarray:
+    """D³L̄[s, s, ·] (k, a) at the optimum for each s of S (k, a), in one pass over the rows for 64 of them."""
+    fit, parts = response.fit, [np.zeros((0, S.shape[1]))]
+    program = _global_program(fit.problem.structure)
+    together = _FEW if len(S) <= _FEW else _MANY  # two shapes, and no more programs
+    for start in range(0, len(S), together):
+        part = S[start : start + together]
+        full = np.concatenate([part, np.zeros((together - len(part), S.shape[1]))])
+        found = program(fit.problem.traced, {}, response.eta, fit.m, full, np.zeros_like(full))[0]
+        rows = _rows(fit, full, {}) if fit.problem.rows is not None else 0.0
+        parts.append((np.asarray(found) + rows)[: len(part)])
+    return np.concatenate(parts)
 
 
 def _rows(fit: Fit, S: np.ndarray, moved: Directions) -> np.ndarray:

@@ -125,13 +125,16 @@ def _weights(rows: Rows) -> np.ndarray:
 
 
 @in_double
-def row_scores(fit: Fit, rows: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """g_n = ∂ℓ̄_n/∂m (n, a) at the optimum, chunk by chunk, without the rows' weights."""
+def row_scores(
+    fit: Fit, rows: np.ndarray | None = None, m: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
+    """g_n = ∂ℓ̄_n/∂m (n, a) at the optimum, or at m, chunk by chunk, without the rows' weights."""
     require_rows(fit)
     problem = fit.problem
     program = score_program(problem.structure)
     for chunk in chunks(problem, _length(fit), rows):
-        yield np.asarray(program(problem.traced, fit.m, chunk.columns))[: chunk.n]
+        here = fit.m if m is None else m
+        yield np.asarray(program(problem.traced, here, chunk.columns))[: chunk.n]
 
 
 @in_double
@@ -154,10 +157,15 @@ def without(response: Response, score: np.ndarray, curvature: np.ndarray) -> np.
     δη = −g_n + (H̃ − H̃_n)δm with δm = −(Σ̂⁻¹ + H̃_n)⁻¹g_n. Its means are nearer to the refit's than m* + δm: a
     conjugate update is linear in η, however much a row weighs.
     """
+    return np.asarray(response.eta + newton_change(response, -score, curvature))
+
+
+def newton_change(response: Response, residual: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """δη = r + (H̃ − H̃_n)δm with δm = (Σ̂⁻¹ + H̃_n)⁻¹r: towards ∂L̄₋ₙ/∂m = η where r is what is left of it."""
     Sigma = response.Sigma
-    dm = -np.linalg.solve(np.eye(len(score)) + Sigma @ curvature, Sigma @ score)
+    dm = np.linalg.solve(np.eye(len(residual)) + Sigma @ curvature, Sigma @ residual)
     assert response.fit.curved is not None
-    return np.asarray(response.eta - score + (response.fit.curved.H - curvature) @ dm)
+    return np.asarray(residual + (response.fit.curved.H - curvature) @ dm)
 
 
 @in_double

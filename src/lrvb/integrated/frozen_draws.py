@@ -63,6 +63,7 @@ def draw_cubic(path: Path, exact: Target, seed: int, progress: Progress | None) 
         return Evaluated(path.log_density(x), nothing, nothing)
 
     found = learn(
+        path.log_density,
         evaluate,
         probed(path.log_density, path.start, path.axes, (1.0, 3.0)),
         len(path.start),

@@ -9,6 +9,9 @@ import numpy as np
 
 from .coordinates import Kind
 
+_NOTHING = 1e-15  # of a probability
+_CELLS = 2**16  # points × rows × nodes at a time: what fits a processor's cache
+
 
 class Evaluated(NamedTuple):
     """Of n points: log density (n,), first and second moments of what was summed out, (n, m) each."""
@@ -43,6 +46,39 @@ class Lines(NamedTuple):
     eta: np.ndarray
     P: np.ndarray
     extra: np.ndarray
+
+
+def stacked(found: Iterator[Lines]) -> Iterator[Lines]:
+    """Lines of several points at a time, without nodes that no row has a part of.
+
+    Where points have fewer nodes than others, those that lack are their first again, with no probability.
+    """
+    lot: list[Lines] = []
+    cells = 0
+    for each in found:
+        there = each.P.max((0, 1), initial=0.0) > _NOTHING
+        lot.append(each._replace(eta=each.eta[..., there], P=each.P[..., there]))
+        cells += lot[-1].P.size
+        if cells > _CELLS:
+            yield _together(lot)
+            lot, cells = [], 0
+    if lot:
+        yield _together(lot)
+
+
+def _together(lot: list[Lines]) -> Lines:
+    K = max(each.P.shape[2] for each in lot)
+
+    def wide(part: np.ndarray, fill: np.ndarray) -> np.ndarray:
+        lacking = np.broadcast_to(fill, (*part.shape[:2], K - part.shape[2]))
+        return np.concatenate([part, lacking], axis=2)
+
+    return Lines(
+        np.concatenate([each.at for each in lot]),
+        np.concatenate([wide(each.eta, each.eta[..., :1]) for each in lot]),
+        np.concatenate([wide(each.P, np.zeros(1)) for each in lot]),
+        np.concatenate([each.extra for each in lot]),
+    )
 
 
 class Summed(Protocol):

@@ -6,18 +6,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .chain import Chain
 from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .gaussian import Gaussian
 from .held import Held, can_hold
-from .importance import Budget, integrate, resampled
+from .importance import Budget, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside
 from .integral import Integral
 from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
+from .nested import Nested
 from .path import Path
 from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
@@ -33,6 +35,10 @@ _CHECKED = 32  # draws at which the sums inside are checked
 _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
+_SAMPLE = 256  # draws at which levels' moments are made, where they cost as much as the density
+_FIRST = 128  # draws of a start that tell where nodes will be needed
+_MANY = 1000  # rows of nested factors, of more of which some find the mode first
+_NEAR = 0.3  # to so many of their sds
 _WORST = 4  # of the draws where sums were checked, that new nodes must suit
 
 
@@ -109,6 +115,8 @@ def integrate_path(
         H[p:, p:] = found.hessian
         return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
 
+    if isinstance(inside, Nested | Chain) and len(inside.given.X) > _MANY:
+        theta = _mode_of_some(inside, theta, longest)
     mode, hessian = settled(theta)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
@@ -119,17 +127,28 @@ def integrate_path(
     if isinstance(inside, Factor) and _is_held(wanted, inside):
         density = held = Held(inside, around(mode))
         mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
-    path = Path(density, mode, hessian, straight=few)
+    nested = isinstance(inside, Nested | Chain)
+    path = Path(density, mode, hessian, straight=few and inside.fewest >= FEW_LEVELS)
     if few:
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
             return _learnt(inside, path, proposal, log, seed, progress)
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
+            path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, inside.work if held is None else held.work)
     proposal = probed(path.log_density, path.start, path.axes)
-    kept: list[tuple[np.ndarray, np.ndarray]] | None = []
+    if nested:
+        x = proposal.draw(_FIRST, seed)
+        log_w = path.log_density(x) - proposal.log_density(x)
+        points = path.natural(x[resampled(tempered(log_w, _CHECKED), _CHECKED)])
+        checked = inside.error(points)
+        if checked.max() > NODE_ERROR:
+            met = np.concatenate([met, points[np.argsort(-checked)[:_WORST]]])
+            inside.choose_nodes(met)
+            wanted = affordable(wanted, inside.work)
+    kept: list[tuple[np.ndarray, np.ndarray]] | None = None if nested else []
 
     def target(x: np.ndarray) -> np.ndarray:
         nonlocal kept
@@ -169,7 +188,12 @@ def integrate_path(
         inside.choose_nodes(met)
         if held is not None:
             held.reach(np.concatenate([around(mode), met[3:]]))
-        wanted, kept = affordable(wanted, inside.work if held is None else held.work), []
+        wanted = affordable(wanted, inside.work if held is None else held.work)
+        kept = None if nested else []
+    if nested:  # whose moments cost as much as the density itself
+        sample = natural[resampled(weighted.weights, _SAMPLE)]
+        _, first, second = inside.evaluate(sample)
+        return Integral(natural, weighted, float(checked.max()), inside, first, second, sample)
     if kept is None:
         return Integral(natural, weighted, float(checked.max()), inside)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
@@ -207,6 +231,18 @@ def climb_finer(inside: Inside, start: np.ndarray, longest: np.ndarray) -> Mode:
         return climb(inside.log_density, error.evidence["point"], inside.derivatives, longest)
 
 
+def _mode_of_some(inside: Nested | Chain, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
+    """Where some of the outermost levels have their mode, near which that of all is."""
+    every = min(len(inside.given.X) / _MANY, inside.fewest / FEW_LEVELS)
+    if every < 2:
+        return start
+    some = inside.some(int(every))
+    try:
+        return climb(some.log_density, start, some.derivatives, longest, _NEAR).x
+    except NoMode:  # all of them may have one
+        return start
+
+
 def around(mode: Mode) -> np.ndarray:
     """The mode, and points a few sds away on either side along each axis of its curvature."""
     axes = _AROUND * mode.axes().T
@@ -217,7 +253,8 @@ def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bo
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
     cost = inside.cost if isinstance(inside, Factor) else 1.0
-    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work):
+    bound = FROZEN if isinstance(inside, Nested | Chain) else EASY
+    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work, bound):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 
@@ -247,7 +284,15 @@ def _learnt(
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
     found = learn(
-        evaluate, proposal, d, lambda x, w: fit_blocks(x, w, p), Budget(final=4096), seed, progress
+        path.log_density,
+        evaluate,
+        proposal,
+        d,
+        lambda x, w: fit_blocks(x, w, p),
+        Budget(final=4096),
+        seed,
+        progress,
+        mend=isinstance(inside, Nested | Chain),
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .inside import Drawn, Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Lines, stacked
 from .lines import Line, spline_weights
 from .nested_sums import REACH, NestedSums, TooManyNodes
 from .regression import lifted
+from .tree import every_level
 
 _CELLS = 4  # to a step of the grids, of which a draw is made
 
@@ -41,15 +42,15 @@ class Nested(NestedSums):
         weight = Pt[self.of]
         X = self.rows.X
         # parts of S that rows make: of β, then of the dispersions
-        S = np.empty((len(W), p + k, len(t)))
+        S = np.empty((p + k, *W.shape))
         for j in range(p):
-            S[:, j] = np.add.reduceat(X[:, [j]] * score, self.starts, axis=0)
+            S[j] = self._within(X[:, [j]] * score)
         H = np.zeros((d, d))
-        H[:p, :p] = -X.T @ (X * (information * weight).sum(1)[:, None])
+        H[:p, :p] = -X.T @ (X * np.einsum("nq,nq->n", information, weight)[:, None])
         if k:
             found = self.rows.dispersion_derivatives(theta[p + 2 :], columns, eta, weight)
             for i, first in enumerate(found.first):
-                S[:, p + i] = np.add.reduceat(first, self.starts, axis=0)
+                S[p + i] = self._within(first)
             H[p + 2 :, :p] = found.mixed @ X
             H[:p, p + 2 :] = H[p + 2 :, :p].T
             H[p + 2 :, p + 2 :] = found.second
@@ -58,28 +59,34 @@ class Nested(NestedSums):
         # second moments within inner levels
         row_part = np.r_[np.arange(p), np.arange(p + 2, d)]
         C = np.zeros((d, d))
-        scaled = (S * np.sqrt(Pt)[:, None]).transpose(1, 0, 2).reshape(p + k, -1)
-        C[np.ix_(row_part, row_part)] = scaled @ scaled.T
-        C[row_part, p + 1] = C[p + 1, row_part] = np.einsum("mkq,mq->k", S, W * (A @ K1.T))
+        of_rows = S.reshape(p + k, -1)
+        C[np.ix_(row_part, row_part)] = (of_rows * Pt.reshape(-1)) @ of_rows.T
+        C[row_part, p + 1] = C[p + 1, row_part] = of_rows @ (W * (A @ K1.T)).reshape(-1)
         C[p + 1, p + 1] = (W * (A @ (K1 * gap).T)).sum()
         # means given o: of every inner level, then summed within outer levels
-        e = np.zeros((len(W), d, len(o)))
-        e[:, row_part] = ((S * W[:, None]).reshape(-1, len(t)) @ K).reshape(len(W), p + k, -1)
-        e[:, row_part] /= F[:, None]
-        e[:, p + 1] = (W @ K1) / F
-        flat = (e * np.sqrt(P[self.above.of])[:, None]).transpose(1, 0, 2).reshape(d, -1)
-        C -= flat @ flat.T
-        T = self.above.sum(e, axis=0)
-        T[:, p] = of_o
-        expected = np.einsum("gkj,gj->gk", T, P)
-        flat = (T * np.sqrt(P)[:, None]).transpose(1, 0, 2).reshape(d, -1)
-        C += flat @ flat.T - expected.T @ expected
+        e = np.zeros((d, *F.shape))
+        S *= W
+        e[row_part] = (of_rows.reshape(-1, len(t)) @ K).reshape(p + k, *F.shape)
+        e[p + 1] = W @ K1
+        e /= F
+        flat = e.reshape(d, -1)
+        C -= (flat * P[self.above.of].reshape(-1)) @ flat.T
+        T = self.above.sum(e, axis=1)
+        T[p] = of_o
+        expected = np.einsum("kgj,gj->gk", T, P)
+        flat = T.reshape(d, -1)
+        C += (flat * P.reshape(-1)) @ flat.T - expected.T @ expected
         gradient = expected.sum(0)
         G, M = len(P), len(W)
         H[p, p] = -2 * (gradient[p] + G)
         H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
         value = sums.value + float(self._log_prior(theta[None])[0])
         return self.rows.with_prior(theta, value, gradient, H + C, self._log_prior)
+
+    def some(self, every: int) -> Nested:
+        """Every so many-th outer level alone."""
+        chosen, (outer, inner) = every_level(self.outer.codes, every), (self.outer, self.inner)
+        return Nested(self.given.take(chosen), outer.take(chosen), inner.take(chosen))
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
@@ -137,6 +144,12 @@ class Nested(NestedSums):
 
         An inner level with another outer level than its own adds their normal approximations.
         """
+        return stacked(self._lines(theta, X, codes))
+
+    def _lines(
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]
+    ) -> Iterator[Lines]:
+        """Point by point."""
         places = np.full(self.inner.levels + 1, -1)
         places[self.inner_level] = np.arange(len(self.inner_level))
         outer, inner = np.append(self.above.group, -1)[codes[0]], places[codes[1]]
@@ -147,15 +160,17 @@ class Nested(NestedSums):
         for i, point in enumerate(theta):
             sums = self._sums(point)
             t, o, sd_o, sd_i, K = sums.grid
-            size = max(len(t), len(o))
+            size = max(1, len(t) * bool(both.any()), len(o) * bool(above.any()))
             Z, P = np.zeros((len(X), size)), np.zeros((len(X), size))
             P[:, 0] = 1.0
             extra = np.where(outer < 0, sd_o**2, 0.0) + np.where(inner < 0, sd_i**2, 0.0)
-            Pt = sums.W * ((sums.P[self.above.of] / sums.F) @ K.T)
-            Z[both, : len(t)] = t
-            P[both, : len(t)] = Pt[inner[both]]
-            Z[above, : len(o)] = o
-            P[above, : len(o)] = sums.P[outer[above]]
+            if both.any():
+                at = inner[both]
+                Z[both, : len(t)] = t
+                P[both, : len(t)] = sums.W[at] * ((sums.P[self.above.of[at]] / sums.F[at]) @ K.T)
+            if above.any():
+                Z[above, : len(o)] = o
+                P[above, : len(o)] = sums.P[outer[above]]
             if strange.any():
                 first, second = self.evaluate(point[None])[1:]
                 G = len(sums.P)

@@ -67,7 +67,7 @@ class NestedSums:
     """
 
     def __init__(self, rows: Regression, outer: Term, inner: Term):
-        self.outer, self.inner = outer, inner
+        self.given, self.outer, self.inner = rows, outer, inner
         self.within = gather(inner.codes, inner.levels)
         parent = outer.codes[self.within.rows][self.within.starts]
         # inner groups are put in the order of their outer level, so that both are runs
@@ -204,16 +204,12 @@ class NestedSums:
         """
         grid = self._grid(theta)
         eta = self.rows.predictor(theta[None, : self.p])[0]
-        L = self._heights(theta, eta, grid.t)
-        peak = L.max(1, keepdims=True)
-        L -= peak
-        if not self.single:
-            return self._outer(grid, L, peak, eta, half)
-        quick = self._outer(grid, L.astype(np.float32), peak, eta, half)
-        best = quick.P.argmax(1)[self.above.of]
-        if quick.F[np.arange(len(best)), best].min() > _SINGLE:
-            return quick
-        return self._outer(grid, L, peak, eta, half)
+        if self.single:
+            quick = self._outer(grid, *self._weights(theta, eta, grid.t, np.float32), eta, half)
+            best = quick.P.argmax(1)[self.above.of]
+            if quick.F[np.arange(len(best)), best].min() > _SINGLE:
+                return quick
+        return self._outer(grid, *self._weights(theta, eta, grid.t, np.float64), eta, half)
 
     def logarithms(self, theta: np.ndarray) -> tuple[Grid, np.ndarray, np.ndarray, np.ndarray]:
         """Grid, L (M, Q), log F (M, J) and the log integrand over o (G, J) of one θ, in double precision.
@@ -226,6 +222,29 @@ class NestedSums:
         log_F = np.log(np.maximum(np.exp(L - peak) @ grid.K, np.finfo(float).tiny)) + peak
         return grid, L, log_F, self.above.sum(log_F, axis=0) - (grid.o / grid.outer) ** 2 / 2
 
+    def _weights(
+        self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray, dtype: type
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """W = exp(L − peak) at nodes t (M, Q) in this precision, and the peaks (M, 1) in double.
+
+        One zero or one a level needs no logarithm: it has W = 1/(1 + e^{∓η}), and a peak of about 1.
+        """
+        one = self.largest == 1 and self.rows.weights is None
+        if one and self.rows.likelihood.exponential == "odds":
+            sign = np.where(self.rows.columns[0] > 0, -1.0, 1.0)
+            W = np.multiply.outer(sign, t).astype(dtype)
+            W += (sign * eta).astype(dtype)[:, None]
+            with np.errstate(over="ignore"):  # 1/(1 + ∞) = 0
+                np.exp(W, out=W)
+            W += 1
+            return np.reciprocal(W, out=W), np.zeros((len(eta), 1))
+        L = self._heights(theta, eta, t)
+        peak = L.max(1, keepdims=True)
+        L -= peak
+        if dtype is np.float32:
+            L = L.astype(dtype)
+        return np.exp(L, out=L), peak
+
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
         rows, w = self.rows, self.rows.weights
@@ -233,47 +252,56 @@ class NestedSums:
         far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
         if rows.likelihood.exponential == "rate" and far < _LARGEST:
             # Σ yη + t Σ y − e^t Σ e^η
-            counts = np.add.reduceat(y, self.starts)
             rate = np.exp(eta) if w is None else w * np.exp(eta)
-            total = np.add.reduceat(rate, self.starts)
-            L = np.multiply.outer(counts, t) - np.multiply.outer(total, np.exp(t))
-            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+            of_rows = self._within(np.column_stack([y, -rate, y * eta]))
+            return of_rows @ np.array([t, np.exp(t), np.ones(len(t))])
         if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:
             # Σ yη + t Σ y − log Π (1 + e^η e^t), over rows of one trial
             odds = np.multiply.outer(np.exp(eta), np.exp(t))
             odds += 1
-            L = np.log(np.multiply.reduceat(odds, self.starts, axis=0))
-            np.subtract(np.multiply.outer(np.add.reduceat(y, self.starts), t), L, out=L)
-            return L + np.add.reduceat(y * eta, self.starts)[:, None]
+            if len(odds) > len(self.starts):
+                odds = np.multiply.reduceat(odds, self.starts, axis=0)
+            L = np.log(odds, out=odds)
+            of_rows = self._within(np.column_stack([y, y * eta]))
+            return np.subtract(of_rows @ np.array([t, np.ones(len(t))]), L, out=L)
         columns = tuple(column[:, None] for column in rows.columns)
         phi = lifted(rows.phi(theta[None, self.p + 2 :]), 1)
-        log_rows = rows.likelihood.log_p(columns, eta[:, None] + t, phi)
-        return np.add.reduceat(log_rows, self.starts, axis=0)
+        return self._within(rows.likelihood.log_p(columns, eta[:, None] + t, phi))
+
+    def _within(self, values: np.ndarray) -> np.ndarray:
+        """Sums of rows' values (N, …) over inner levels, (M, …)."""
+        if len(values) == len(self.starts):
+            return values
+        return np.add.reduceat(values, self.starts, axis=0)
 
     def _outer(
-        self, grid: Grid, L: np.ndarray, peak: np.ndarray, eta: np.ndarray, half: bool
+        self, grid: Grid, W: np.ndarray, peak: np.ndarray, eta: np.ndarray, half: bool
     ) -> Sums:
-        """The sums over inner effects and over outer ones, in the precision of L = log W (M, Q)."""
+        """The sums over inner effects and over outer ones, in the precision of W (M, Q)."""
         _, o, sd_o, _, K = grid
-        K = K.astype(L.dtype)
-        W = np.exp(L)
-        tiny = np.finfo(L.dtype).tiny
+        K = K.astype(W.dtype)
+        tiny = np.finfo(W.dtype).tiny
+        base, peaks = (o / sd_o) ** 2 / 2, self.above.sum(peak, axis=0)
+
+        def log_integrand(F: np.ndarray) -> np.ndarray:
+            """Over o, (G, J)."""
+            each = np.log(F).astype(np.float64, copy=False)
+            return self.above.sum(each, axis=0) + peaks - base
+
         F = np.maximum(W @ K, tiny)
-        base = (o / sd_o) ** 2 / 2
-        J = self.above.sum(np.log(F) + peak, axis=0) - base
+        J = log_integrand(F)
         top = J.max(1, keepdims=True)
         P = np.exp(J - top)
         total = P.sum(1)
         scale = (o[1] - o[0]) / (sd_o * np.sqrt(2 * np.pi))
         values = top[:, 0] + np.log(total * scale)
-        error, whole = 0.0, F
+        error = 0.0
         if half:
-            F = np.maximum(2 * (W[:, ::2] @ K[::2]), tiny)
-            J = self.above.sum(np.log(F) + peak, axis=0) - base
+            J = log_integrand(np.maximum(2 * (W[:, ::2] @ K[::2]), tiny))
             halves = top[:, 0] + np.log(2 * np.exp(J - top)[:, ::2].sum(1) * scale)
             error = float(np.abs(values - halves).sum())
         own = grid._replace(K=K)
-        return Sums(float(values.sum()), error, own, W, whole, P / total[:, None], eta)
+        return Sums(float(values.sum()), error, own, W, F, P / total[:, None], eta)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""

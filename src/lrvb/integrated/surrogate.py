@@ -14,18 +14,23 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from ..errors import LrvbError
 from .importance import Budget, Refit, Weighted, integrate, resampled
 from .inside import Evaluated
-from .proposals import Proposal
+from .proposals import Proposal, Target
 
 OFF = 0.03  # root mean square of what the cubic is off by: no mean is moved by more of its sd
 K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
 _POINTS = 2.5  # points of the first fit for each of its coefficients
-_ROUNDS = 4
-_EDGE = 5.0  # sds from the middle beyond which the cubic goes on as a normal density
+_ROUNDS, _MENDED = 4, 8  # fits, and those where what they are off by is learnt too
+_PLAIN = 2  # fits before that is
+_HOPELESS = 0.3  # what a cubic is off by after those, from which it will not do
+_LENGTHS = 1.0, 1.5, 2.0, 3.0, 4.0  # sds over which it changes
+_NUGGET = 1e-5  # variance of its noise, relative to its own, where the density is largest
+_EDGES = 5.0, 4.0, 3.2  # √d sds from the middle beyond which the cubic goes on as a normal density
 _DIRECTIONS = 256  # in which it must fall
 _FLOOR = 1e-3  # least weight of a point in the fit
 
@@ -56,23 +61,28 @@ class Cubic:
             for degree in range(4)
             for c in combinations_with_replacement(range(x.shape[1]), degree)
         ]
-        e = self._standard(x)
+        e = self.standard(x)
         root = np.sqrt(weight)
         self.coefficients = np.linalg.lstsq(
             self._features(e) * root[:, None], (value - value.max()) * root, rcond=None
         )[0]
         self.top = float(value.max())
+        #: the farthest edge up to which it falls; none where it does not
+        self.edge = next((edge for edge in _EDGES if self._falls(edge)), 0.0) * np.sqrt(x.shape[1])
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """At n points (n, d), (n,)."""
-        e = self._standard(x)
+        e = self.standard(x)
         radius = np.sqrt((e**2).sum(1))
-        edge = _EDGE * np.sqrt(x.shape[1])
-        inner = e * np.minimum(1.0, edge / np.maximum(radius, 1e-300))[:, None]
-        beyond = np.maximum(radius**2 - edge**2, 0.0) / 2
+        inner = e * np.minimum(1.0, self.edge / np.maximum(radius, 1e-300))[:, None]
+        beyond = np.maximum(radius**2 - self.edge**2, 0.0) / 2
         return self.top + self._features(inner) @ self.coefficients - beyond
 
     def falls(self) -> bool:
+        """Whether it falls up to an edge that is far enough."""
+        return bool(self.edge > 0)
+
+    def _falls(self, edge: float) -> bool:
         """Whether it is below its height at the middle on spheres, half way to the edge and there.
 
         Beyond the edge it goes on as a normal density does: what does not fall on the way has no finite
@@ -82,13 +92,16 @@ class Cubic:
         directions = np.random.default_rng(0).standard_normal((_DIRECTIONS, d))
         directions /= np.sqrt((directions**2).sum(1))[:, None]
         middle = float(self._features(np.zeros((1, d)))[0] @ self.coefficients)
-        edge = _EDGE * np.sqrt(d)
+        reach = edge * np.sqrt(d)
         return all(
-            bool((self._features(share * edge * directions) @ self.coefficients < middle - 1).all())
+            bool(
+                (self._features(share * reach * directions) @ self.coefficients < middle - 1).all()
+            )
             for share in (0.5, 1.0)
         )
 
-    def _standard(self, x: np.ndarray) -> np.ndarray:
+    def standard(self, x: np.ndarray) -> np.ndarray:
+        """Standardised coordinates of n points, (n, d)."""
         return np.linalg.solve(self.root, (x - self.mean).T).T
 
     def _features(self, e: np.ndarray) -> np.ndarray:
@@ -104,12 +117,40 @@ class Cubic:
         return found.T
 
 
+class Mended:
+    """A polynomial and what it is off by at the points it was fitted to, smoothed.
+
+    The rest is the mean of a Gaussian process, whose length is the one that foretells each point best from
+    the others; far from all points nothing is added.
+    """
+
+    def __init__(self, base: Cubic, x: np.ndarray, value: np.ndarray):
+        self.base, self.e = base, base.standard(x)
+        rest = value - base(x)
+        weight = np.exp(value - value.max()) + _FLOOR
+        square = cdist(self.e, self.e, "sqeuclidean")
+        least = np.inf
+        for length in _LENGTHS:
+            K = np.exp(square / (-2 * length**2))
+            inverse = np.linalg.inv(K + np.diag(_NUGGET / weight))
+            solved = inverse @ rest
+            error = float(weight @ (solved / np.diag(inverse)) ** 2)
+            if error < least:
+                least, self.length, self.solved = error, length, solved
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """At n points (n, d), (n,)."""
+        square = cdist(self.base.standard(x), self.e, "sqeuclidean")
+        return self.base(x) + np.exp(square / (-2 * self.length**2)) @ self.solved
+
+
 def points_needed(d: int) -> int:
     """Points at which d coordinates' cubic is learnt, without the checks."""
     return int(np.ceil(_POINTS * comb(d + 3, 3)))
 
 
 def learn(
+    target: Target,
     evaluate: Callable[[np.ndarray], Evaluated],
     start: Proposal,
     d: int,
@@ -117,30 +158,35 @@ def learn(
     budget: Budget,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    mend: bool = False,
 ) -> Learnt:
-    """Draws of exp(log density)/Z, of which `evaluate` gives exact values; `NotSmooth` if none will do."""
+    """Draws of exp(target)/Z; `NotSmooth` if no cubic will do. `evaluate` has moments beside its values.
+
+    With `mend` what two cubics are off by is learnt too.
+    """
     m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
-    found = evaluate(x)
-    for round_ in range(_ROUNDS):
-        finite = np.isfinite(found.value)
+    value = target(x)
+    for round_ in range(_MENDED if mend else _ROUNDS):
+        finite = np.isfinite(value)
         if finite.sum() < m / 2:
             break
-        cubic = Cubic(x[finite], found.value[finite])
-        if not cubic.falls():
+        known = x[finite], value[finite]
+        cubic = Cubic(*known)
+        if not cubic.falls() or (mend and round_ > _PLAIN and off > _HOPELESS):
             break
-        weighted = integrate(cubic, start, refit, budget, seed)
+        fitted: Target = Mended(cubic, *known) if mend and round_ >= _PLAIN else cubic
+        weighted = integrate(fitted, start, refit, budget, seed)
         at = resampled(weighted.weights, CHECKED, seed + round_)
         checked = evaluate(weighted.x[at])
         x = np.concatenate([x, weighted.x[at]])
-        found = Evaluated(*(np.concatenate([a, b]) for a, b in zip(found, checked, strict=True)))
+        value = np.concatenate([value, checked.value])
         if progress is not None:
             progress(len(x), len(x))
-        difference = checked.value - cubic(weighted.x[at])
+        difference = checked.value - fitted(weighted.x[at])
         off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
         if off < OFF and weighted.k_hat < K_HAT:
-            last = Evaluated(*(part[-CHECKED:] for part in found))
-            return Learnt(weighted, off, at, last)
+            return Learnt(weighted, off, at, checked)
     raise NotSmooth(
         f"A cubic through {len(x)} points of the log density is off by {off:.2g} over the posterior, more "
         f"than the {OFF} that would do.",

@@ -65,6 +65,11 @@ class Term:
                 "the correlations of more than one; or one Wishart."
             )
 
+    def take(self, rows: np.ndarray) -> Term:
+        """The same prior and levels of some rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, codes=self.codes[rows], R=self.R[rows], weights=weights)
+
     @property
     def q(self) -> int:
         """Coefficients a level."""

@@ -57,3 +57,9 @@ def is_chain(codes: Sequence[np.ndarray]) -> bool:
         len(np.unique(np.column_stack(pair), axis=0)) == len(np.unique(pair[1]))
         for pair in pairwise(codes)
     )
+
+
+def every_level(codes: np.ndarray, every: int) -> np.ndarray:
+    """Rows (N,) of every so many-th of the levels that have any."""
+    there = np.unique(codes)[::every]
+    return np.flatnonzero(np.isin(codes, there))

@@ -97,8 +97,8 @@ class Influence(NamedTuple):
     """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
 
     k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws;
-    stepped (n,) says which are by a Newton step, where others are of the first order, because `astray` fits
-    did not converge or there were too many.
+    stepped (n,) says which are by a step of the second order, where others are of the first; `unsure` of
+    those may be more than 5 % off, because `astray` fits did not converge or there were too many.
     """
 
     values: np.ndarray
@@ -107,6 +107,7 @@ class Influence(NamedTuple):
     error: np.ndarray | None = None
     stepped: np.ndarray | None = None
     astray: int = 0
+    unsure: int = 0
 
 
 class RowQuestions(PriorQuestions, Protocol):

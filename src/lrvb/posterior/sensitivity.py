@@ -28,8 +28,8 @@ from ..engine.sensitivity import (
     row_scores,
 )
 from ..errors import InvalidModel, NotConverged
-from .answering import Influence, PriorChange
-from .deletion import MOST, affordable, refits_worth, rows_of, stepped
+from .answering import REFITTED, Influence, PriorChange
+from .deletion import MANY, MOST, affordable, doubted, refits_worth, rows_of, stepped
 from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
 from .intervals import intervals
@@ -165,9 +165,9 @@ class Sensitivity:
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
-        First order; where that is large a Newton step of the natural parameters with the rows' own
-        curvature, and for the largest of those (`refits`, or as many as take about a second, ten at
-        least and none of more than 100,000 rows) a fit without them, (n, k).
+        First order; where that is large a step of the second order, and a fit without them for the ten
+        largest and those of which that step is not sure (`refits`, or as many as take about a second, ten at
+        least and none of more than 100,000 rows), (n, k).
         """
         values = -self._moved(at, codes)
         done = np.zeros((2, len(values)), dtype=bool)
@@ -176,11 +176,16 @@ class Sensitivity:
         blocks = rows_of(largest, codes)
         if elsewhere:
             largest = largest[: affordable(blocks)]
-        step = (stepped(self.response, blocks[: len(largest)]) - self.fit.m) @ self.M[at].T
+        steps = stepped(self.response, blocks[: len(largest)])
+        newton, second = ((m - self.fit.m) @ self.M[at].T for m in steps)
+        unit = np.where(self.sd[at] > 0, self.sd[at], np.inf)
+        unsure = dict(zip(largest, doubted(newton / unit, second / unit), strict=True))
+        step = np.where(np.isfinite(second).all(1)[:, None], second, newton)
         found = np.isfinite(step).all(1)
         values[largest[found]], done[0, largest[found]] = step[found], True
         worth = refits_worth(len(self.weights)) if refits is None else refits
         again = largest[self._largest(values[largest], at)]
+        again = [*again[:REFITTED], *(k for k in again[REFITTED:] if unsure[k])]
         astray = 0
         for k in again[: 0 if elsewhere else worth]:
             try:
@@ -189,7 +194,10 @@ class Sensitivity:
                 astray += 1
                 continue
             values[k], done[:, k] = (moved - self.estimate.m)[at], (False, True)
-        return Influence(values, done[1], stepped=done[0], astray=astray)
+            unsure[k] = False
+        return Influence(
+            values, done[1], stepped=done[0], astray=astray, unsure=int(sum(unsure.values()))
+        )
 
     def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Which move a mean by `LARGE` or more, the largest first."""
@@ -221,15 +229,37 @@ class Sensitivity:
         return self.response.Sigma @ self.M[at].T
 
     def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """Variances (k,) of m* over other rows, or other levels, drawn from where these came from."""
+        """Variances (k,) of m* over other rows, or other levels, drawn from where these came from.
+
+        Of rows the infinitesimal jackknife; of levels the jackknife, each left out by its Newton step,
+        because few levels have much weight each; of more than `MOST`, which have not, to the first order.
+        """
         if codes is None:
             parts = map_parts(self.fit, functools.partial(_spread, self._read(at)))
             found = functools.reduce(operator.add, parts)
         else:
-            found = spread(self._moved(at, codes))
+            found = spread(self._levels_left_out(at, codes))
         if found.n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
-        return found.squares * found.n / (found.n - 1)
+        by_steps = codes is not None and self._stepwise(found.n)
+        share = (found.n - 1) / found.n if by_steps else found.n / (found.n - 1)
+        return found.squares * share
+
+    def _levels_left_out(self, at: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The change (G, k) without each level: by Newton steps, or of many to the first order."""
+        count = int(codes.max(initial=-1)) + 1
+        if not self._stepwise(count):
+            return -self._moved(at, codes)
+        blocks = rows_of(range(count), codes)
+        means = stepped(self.response, blocks, second=False).newton
+        for k in np.flatnonzero(~np.isfinite(means).all(1)):
+            means[k] = self.left_out(blocks[k]).m
+        return np.asarray((means - self.fit.m) @ self.M[at].T)
+
+    def _stepwise(self, count: int) -> bool:
+        """Whether so many levels are each left out by a step; rows elsewhere have to be fetched for it."""
+        near = self.fit.problem.total is None or self.fit.problem.total <= MANY
+        return near and 1 < count <= MOST and self.fit.curved is not None
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 TELLING = 0.5  # sds: a plain step of a prior that moves a mean by more is said in words
 RELIABLE = 0.7  # of k̂, up to which weights of draws can be averaged
+FEW_GROUPS = (
+    100  # below which a robust sd is itself so uncertain that normal quantiles are too small
+)
 DIFFERENT = 1.3  # the ratio of a robust sd to the posterior's beyond which it is said in words
 
 
@@ -130,11 +133,12 @@ def _told(table: pd.DataFrame, found: Influence, what: str) -> pd.DataFrame:
     """The table with a line on how its rows were found."""
     again = int(found.refitted.sum())
     near = 0 if found.stepped is None else int(found.stepped.sum())
+    unsure = f" ({found.unsure:,} of them may be more than 5 % off)" if found.unsure else ""
     parts = [
         f"{count:,} {what}{'s' if count > 1 else ''} {how}"
         for count, how in (
             (again, "by fits of their own" if again > 1 else "by a fit of its own"),
-            (near, "by a Newton step"),
+            (near, "by a step of the second order" + unsure),
             (len(table) - again - near, "to the first order"),
         )
         if count
@@ -187,7 +191,12 @@ def robust_sds(
     values = np.sqrt(sensitivity.robust(at, codes))
     require_finite("robust sd", values, names)
     said = beside(names, values, sensitivity.sd[at])
-    return noted_series(pd.Series(values, index=list(names), name="sd"), said)
+    result = pd.Series(values, index=list(names), name="sd")
+    if codes is not None:
+        groups = result.attrs["groups"] = int(codes.max()) + 1
+        if groups < FEW_GROUPS:
+            said += f" Of {groups} groups: intervals want quantiles of Student's t, {groups - 1} degrees."
+    return noted_series(result, said)
 
 
 def beside(names: Sequence[str], robust: np.ndarray, sd: np.ndarray) -> str:

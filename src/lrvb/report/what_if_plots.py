@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from ..errors import InvalidModel
 
@@ -76,13 +76,14 @@ def draw_robust(posterior: Any, names: Any, by: Any, ax: Axes | None, *, prob: f
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 1.3 + 0.36 * len(mean)), layout="constrained")
     y, z = np.arange(len(mean)), float(ndtri(0.5 + prob / 2))
+    groups = robust.attrs.get("groups")  # few of them know their own spread badly
+    t = z if groups is None else float(stdtrit(groups - 1, 0.5 + prob / 2))
     unit = own.replace(0.0, 1.0)
     ax.axvline(0.0, color="0.85", linewidth=1, zorder=0)
-    for shift, sd, colour, label in (
-        (-0.13, own, OURS, "posterior"),
-        (0.13, robust, OTHER, "robust"),
+    for shift, reach, colour, label in (
+        (-0.13, z * own / unit, OURS, "posterior"),
+        (0.13, t * robust / unit, OTHER, "robust"),
     ):
-        reach = z * sd / unit
         ax.hlines(y + shift, -reach, reach, color=colour, linewidth=2.4, label=label)
     ax.set_yticks(y, [str(name) for name in mean.index])
     ax.set_ylim(len(mean) - 0.4, -0.6)

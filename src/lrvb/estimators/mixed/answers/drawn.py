@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....likelihoods import Given
+from ....likelihoods import IDENTITY, Given
 from ....posterior.posterior import Posterior
 from ..design.design import Design, NewRows
 from .effects import LevelEffects, LevelMoments
-from .joint import JointDraws, predictors
+from .joint import JointDraws, predictors, some_rows
 from .marginal import Asked, expected
 from .prediction import LINK, Answer, Shares, fitted_rows, left_out
 from .simulated import drawn_at, given_at
@@ -30,15 +30,63 @@ class DrawnAnswers(NamedTuple):
 
     def of(self, rows: NewRows, given: Given, interval: float | None, kind: str) -> Answer | Shares:
         """Other rows."""
-        draws, design = self.draws, self.design
         if kind == "probability":
             return self._shares(rows)
-        if kind == "response":
-            return self._observed(rows, interval)
-        scale = "link" if kind == LINK else "response"
-        asked = Asked(left_out(design, "all"), scale, draws, SEED, 0.5, 0.0)
+        answer = (
+            self._observed(rows, interval)
+            if kind == "response"
+            else self._mean(rows, interval, kind)
+        )
+        new = np.flatnonzero(np.any([codes < 0 for codes in rows.codes], axis=0))
+        if len(new):
+            answer.mean[new], answer.sd[new] = self._of_new(some_rows(rows, new), kind)
+        return answer
+
+    def _mean(self, rows: NewRows, interval: float | None, kind: str) -> Answer:
+        """The expected response, or η without what would be a new row's own effect."""
+        design, scale = self.design, "response"
+        if kind == LINK:
+            scale, R = "link", list(rows.R)
+            for t, term in enumerate(design.terms):
+                if term.factor == design.observation:
+                    R[t] = np.where((rows.codes[term.factor] < 0)[:, None], 0.0, R[t])
+            rows = rows._replace(R=R)
+        asked = Asked(left_out(design, "all"), scale, self.draws, SEED, 0.5, 0.0)
         parts = [_summary(values, interval) for _, values in expected(design, asked, rows)]
         return _joined(parts)
+
+    def _of_new(self, rows: NewRows, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Means and sds of rows with new levels, whose normal is integrated and not drawn.
+
+        Through a link without bounds it has its expected variance: exp of a new level has no mean over sds
+        with a long tail.
+        """
+        design, draws, family = self.design, self.draws, self.design.family
+        link = IDENTITY if kind == LINK else family.link
+        R, shape = [], (len(draws), len(rows.X))
+        variance, own = np.zeros(shape), np.zeros(shape)
+        for t, term in enumerate(design.terms):
+            new = (rows.codes[term.factor] < 0)[:, None]
+            S, r = draws.covariances[t], np.where(new, rows.R[t], 0.0)
+            S = S if link.bounded else S.mean(0, keepdims=True)
+            into = own if term.factor == design.observation else variance
+            into += np.einsum("mi,nij,mj->nm", r, S, r)
+            R.append(np.where(new, 0.0, rows.R[t]))
+        means, sds = [], []
+        rng = np.random.default_rng(SEED)
+        for here, lot, eta in predictors(design, draws, rows._replace(R=R), rng):
+            v, e = variance[:, here], own[:, here]
+            if kind == "response":
+                value, spread = family.averaged(eta, v + e, given_at(draws, lot.trials))
+            elif kind == LINK:
+                value, sd = link.moments(eta, v, e)
+                spread = sd**2
+            else:
+                value, sd = family.mean_moments(eta, v, e, given_at(draws, None))
+                spread = sd**2
+            means.append(value.mean(0))
+            sds.append(np.sqrt(value.var(0) + np.broadcast_to(spread, eta.shape).mean(0)))
+        return np.concatenate(means), np.concatenate(sds)
 
     def _shares(self, rows: NewRows) -> Shares:
         """Of ordered categories the probability of each."""
