@@ -82,7 +82,7 @@ def test_what_is_made_unasked_is_counted_in_passes():
     many = lrvb.infer(lrvb.models.NormalPoisson(), columns, certify=False).response
     assert draws_unasked(many) == 0
     passes = curvature_cost(many.fit.problem) * FITS
-    for n in (DRAWS, DRAWS // 2):
+    for n in (2 * DRAWS, DRAWS, DRAWS // 2):
         steps = -(-(n + FEWER_STARTS * start_cost(many.fit.problem)) // passes)
         assert draws_unasked(replace(many, fit=replace(many.fit, n_iter=steps))) == n
     assert draws_unasked(replace(many, fit=replace(many.fit, n_iter=steps - 1))) == 0

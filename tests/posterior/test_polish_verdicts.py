@@ -53,6 +53,7 @@ def test_when_it_is_asked_for():
     """Where HMC alone is sure of a quantity with an sd, and linear response is not."""
     assert POLISH.asks_again(compared(0.3))
     assert not POLISH.asks_again(compared(0.1))
-    assert not POLISH.asks_again(compared(0.3, tail=0.6))
+    heavy = compared(0.3)._replace(tail=np.array([0.0, 0.6]))
+    assert not POLISH.asks_again(heavy)  # of one quantity is enough
     assert not replace(POLISH, r_hat=1.1 * ONE).asks_again(compared(0.3))
     assert not replace(POLISH, concern="Something.").asks_again(compared(0.3))

@@ -78,9 +78,10 @@ def fit(density: Density, kernel: Kernel, values: Values, modes: Modes) -> Fitte
     for mode in modes.found[:FROM]:
         if mode.log_evidence > modes.found[0].log_evidence - WITHIN:
             tries.append(fit_mean_field(kernel, mode.x, mode.root))
-    scale = np.full(D, 0.1) if not modes.found else modes.found[0].scale
-    attempts = 0 if modes.found else ATTEMPTS
-    tries.append(fit_mean_field(kernel, modes.slope, np.diag(scale), attempts=attempts))
+    if not (modes.only and tries[0].converged):
+        scale = np.full(D, 0.1) if not modes.found else modes.found[0].scale
+        attempts = 0 if modes.found else ATTEMPTS
+        tries.append(fit_mean_field(kernel, modes.slope, np.diag(scale), attempts=attempts))
     q = max(tries, key=lambda found: found.elbo + (1e-3 if found.converged else 0.0))
     require_proper(density, kernel, q.mean, np.diag(q.sd))
     if not np.isfinite(q.elbo):

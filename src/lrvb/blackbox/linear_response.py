@@ -24,6 +24,8 @@ from .gaussian import (
 from .kernel import Kernel, Values
 
 CURVATURE = 256  # draws whose Hessians are averaged
+FEWER = 64  # that are enough where they hardly differ
+ALIKE = 0.08  # largest sd of an entry, in units of q's precision: an error of 1 % of the mean of 64
 _LEAST = 2048  # draws of a regression
 _MOST = 8192
 
@@ -88,6 +90,14 @@ def respond_mean_field(q: MeanField, K: np.ndarray, values: Values) -> Responded
     return _responded(mean, J, K, g)
 
 
+def _hessians(kernel: Kernel, q: FullRank, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """n draws z of q and LᵀHL there; those without a density are left out."""
+    z = normal_draws(n, kernel.size)
+    parts = np.array_split(z, n // 8)
+    H = np.concatenate([kernel.hessians(q.mean + part @ q.L.T, q.L) for part in parts])
+    return _known(z, H)
+
+
 def full_rank_curvature(kernel: Kernel, q: FullRank) -> np.ndarray:
     """K in (δμ, δB), whitened by L, δB symmetric in an orthonormal basis.
 
@@ -95,11 +105,9 @@ def full_rank_curvature(kernel: Kernel, q: FullRank) -> np.ndarray:
     few draws say otherwise is taken off.
     """
     D = kernel.size
-    z = normal_draws(CURVATURE, D)
-    H = np.concatenate(
-        [kernel.hessians(q.mean + part @ q.L.T, q.L) for part in np.array_split(z, len(z) // 8)]
-    )
-    z, H = _known(z, H)
+    z, H = _hessians(kernel, q, FEWER)
+    if not (H.std(axis=0) <= ALIKE).all():
+        z, H = _hessians(kernel, q, CURVATURE)
     H = H - H.mean(axis=0) - np.eye(D)
     n, (i, j) = len(z), np.tril_indices(D)
     weight = np.where(i == j, 0.5, np.sqrt(0.5))

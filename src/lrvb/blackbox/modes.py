@@ -44,10 +44,14 @@ class Mode:
 
 
 class Modes(NamedTuple):
-    """All that were found, by falling evidence, and a point on the slopes where there is none."""
+    """All that were found, by falling evidence, and a point on the slopes where there is none.
+
+    `only` is whether every start led to the one that was found.
+    """
 
     found: list[Mode]
     slope: np.ndarray
+    only: bool = False
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -66,7 +70,7 @@ def find_modes(density: Density, kernel: Kernel, seed: int) -> Modes:
     climb = Climb(kernel, np.concatenate([own, wide]), density)
     climb.go_on(FIRST)
     if kernel.size <= FEW and (only := _only_one(kernel, climb)) is not None:
-        return Modes([only], climb.top)
+        return Modes([only], climb.top, True)
     climb.go_on(EARLY)
     slope = climb.top
     climb.go_on(STEPS)

@@ -231,7 +231,7 @@ def refine(
         if not (variances[bad, 1] > 0).all():
             raise InvalidModel(
                 "The second-order variance of a quantity is not positive: the posterior is too far "
-                "from the mean-field one for a correction. Use the uncorrected sd, or MCMC."
+                "from the mean-field one for a correction. Use posterior.certify(), or MCMC."
             )
     moved = np.array([second.mean(q) for q in quantities])
     evidence = response.fit.elbo + second.loop + shift

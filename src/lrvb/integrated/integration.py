@@ -128,21 +128,24 @@ def integrate_path(
         density = held = Held(inside, around(mode))
         mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
     nested = isinstance(inside, Nested | Chain)
-    path = Path(density, mode, hessian, straight=few and inside.fewest >= FEW_LEVELS)
+    # of deeper chains the curvature of β, which bends a path, is approximate
+    straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
+    path = Path(density, mode, hessian, straight=straight)
     if few:
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
             return _learnt(inside, path, proposal, log, seed, progress)
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
-            path = Path(density, mode, hessian)
+            if isinstance(inside, Nested) and straight:
+                path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, inside.work if held is None else held.work)
     proposal = probed(path.log_density, path.start, path.axes)
     if nested:
         x = proposal.draw(_FIRST, seed)
         log_w = path.log_density(x) - proposal.log_density(x)
-        points = path.natural(x[resampled(tempered(log_w, _CHECKED), _CHECKED)])
+        points = path.natural(x[resampled(tempered(log_w, 1.0), _CHECKED)])
         checked = inside.error(points)
         if checked.max() > NODE_ERROR:
             met = np.concatenate([met, points[np.argsort(-checked)[:_WORST]]])

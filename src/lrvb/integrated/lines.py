@@ -7,6 +7,8 @@ distribution function has an inverse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..numerics.lazy import interpolate
@@ -61,6 +63,27 @@ class Line:
         inside = np.maximum(share * slope, -1 + 1e-15)
         x = np.where(bent, np.log1p(inside) / slope, share)
         return (cell + np.clip(x, 0.0, 1.0)) / self.cells
+
+
+def draw_alike(
+    log_ps: Sequence[np.ndarray],
+    which: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    cells: int = 0,
+) -> list[np.ndarray]:
+    """Draws `which` (k,) from each of several lots of lines (m, Q): those of one length Q together."""
+    found = [np.empty(0)] * len(log_ps)
+    lengths = np.array([log_p.shape[1] for log_p in log_ps])
+    for Q in np.unique(lengths):
+        at = np.flatnonzero(lengths == Q).tolist()
+        before = np.cumsum([0, *(len(log_ps[i]) for i in at)])
+        every = np.concatenate([which[i] + start for i, start in zip(at, before[:-1], strict=True)])
+        line = Line(np.concatenate([log_ps[i] for i in at]), cells)
+        places = line.draw(every, rng.random(len(every)))
+        ends = np.cumsum([len(which[i]) for i in at])[:-1]
+        for i, part in zip(at, np.split(places, ends), strict=True):
+            found[i] = part
+    return found
 
 
 def _mean_exp(x: np.ndarray) -> np.ndarray:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .inside import Drawn, Effects, Evaluated, Lines, stacked
-from .lines import Line, spline_weights
-from .nested_sums import REACH, NestedSums, TooManyNodes
+from .lines import draw_alike, spline_weights
+from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
 from .regression import lifted
 from .tree import every_level
 
 _CELLS = 4  # to a step of the grids, of which a draw is made
+_LOT = 2**20  # points × levels × nodes whose draws are made together
 
 
 class Nested(NestedSums):
@@ -190,33 +191,61 @@ class Nested(NestedSums):
             sds[:, [f]] * rng.standard_normal((n, term.levels))
             for f, term in enumerate((self.outer, self.inner))
         )
-        above, of = np.flatnonzero(self.above.group >= 0), self.above.of
         points, place = np.unique(theta, axis=0, return_inverse=True)
-        for i, point in enumerate(points):
-            same = np.flatnonzero(place.reshape(-1) == i)
-            sums, k = self._sums(point), len(same)
-            t, o, _, sd_i, _ = sums.grid
-            tiny = np.finfo(sums.W.dtype).tiny
-            every = np.tile(np.arange(len(sums.P)), k)
-            line = Line(np.log(np.maximum(sums.P, tiny)), _CELLS)
-            at = line.draw(every, rng.random(len(every))).reshape(k, -1)
-            drawn = o[0] + (o[1] - o[0]) * at
-            outer[np.ix_(same, above)] = drawn
-            log_w = np.log(np.maximum(sums.W, tiny))
-            if np.allclose(np.diff(t), t[1] - t[0]):  # one grid for all, and its nodes within reach
-                step = t[1] - t[0]
-                width = min(len(t), int(np.ceil(2 * REACH * sd_i / step)) + 2)
-                first = np.floor((drawn[:, of] - REACH * sd_i - t[0]) / step).astype(int)
-                near = np.clip(first, 0, len(t) - width)[:, :, None] + np.arange(width)
-                e = t[near] - drawn[:, of, None]
-                log_w = log_w[np.arange(len(of))[:, None], near]
-            else:  # one around every outer node: joined between them
-                size = len(t) // len(o)
-                weights = spline_weights(at, len(o))[:, of]
-                log_w = np.einsum("kmj,mje->kme", weights, log_w.reshape(-1, len(o), size))
-                e = np.broadcast_to(t[:size] - o[0], log_w.shape)
-            line = Line((log_w - (e / sd_i) ** 2 / 2).reshape(-1, e.shape[2]), _CELLS)
-            each = np.arange(k * len(of))
-            within = line.draw(each, rng.random(len(each))).reshape(k, -1)
-            inner[np.ix_(same, self.inner_level)] = e[..., 0] + (e[..., 1] - e[..., 0]) * within
+        order = np.argsort(place.reshape(-1), kind="stable")
+        whose = np.split(order, np.cumsum(np.bincount(place.reshape(-1)))[:-1])
+        lot: list[tuple[np.ndarray, Sums]] = []
+        cells = 0
+        for same, point in zip(whose, points, strict=True):
+            lot.append((same, self._sums(point)))
+            cells += len(same) * lot[-1][1].W.size
+            if cells > _LOT:
+                self._draw(lot, outer, inner, rng)
+                lot, cells = [], 0
+        self._draw(lot, outer, inner, rng)
         return Drawn(theta[:, : self.p], (outer[:, :, None], inner[:, :, None]))
+
+    def _draw(
+        self,
+        lot: list[tuple[np.ndarray, Sums]],
+        outer: np.ndarray,
+        inner: np.ndarray,
+        rng: np.random.Generator,
+    ) -> None:
+        """Draws of the levels with rows into outer (n, levels) and inner, some for each of several sums."""
+        above = np.flatnonzero(self.above.group >= 0)
+        M, tiny = len(self.above.of), np.finfo(np.float32).tiny
+        log_p = [np.log(np.maximum(sums.P, tiny)) for _, sums in lot]
+        which = [np.tile(np.arange(len(above)), len(same)) for same, _ in lot]
+        places = draw_alike(log_p, which, rng, _CELLS)
+        log_p, which, effects = [], [], []
+        for (same, sums), at in zip(lot, places, strict=True):
+            found, e = self._given_outer(sums, at.reshape(len(same), -1))
+            o = sums.grid.o
+            outer[np.ix_(same, above)] = o[0] + (o[1] - o[0]) * at.reshape(len(same), -1)
+            log_p.append(found.reshape(-1, found.shape[2]))
+            which.append(np.arange(len(same) * M))
+            effects.append((e[..., 0], e[..., 1] - e[..., 0]))
+        places = draw_alike(log_p, which, rng, _CELLS)
+        for (same, _), (first, step), at in zip(lot, effects, places, strict=True):
+            inner[np.ix_(same, self.inner_level)] = first + step * at.reshape(len(same), -1)
+
+    def _given_outer(self, sums: Sums, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log densities (k, M, Q) of inner effects e, given outer ones `at` (k, G) steps along nodes."""
+        t, o, _, sd_i, _ = sums.grid
+        of = self.above.of
+        drawn = o[0] + (o[1] - o[0]) * at
+        log_w = np.log(np.maximum(sums.W, np.finfo(sums.W.dtype).tiny))
+        if np.allclose(np.diff(t), t[1] - t[0]):  # one grid for all, and its nodes within reach
+            step = t[1] - t[0]
+            width = min(len(t), int(np.ceil(2 * REACH * sd_i / step)) + 2)
+            first = np.floor((drawn[:, of] - REACH * sd_i - t[0]) / step).astype(int)
+            near = np.clip(first, 0, len(t) - width)[:, :, None] + np.arange(width)
+            e = t[near] - drawn[:, of, None]
+            log_w = log_w[np.arange(len(of))[:, None], near]
+        else:  # one around every outer node: joined between them
+            size = len(t) // len(o)
+            weights = spline_weights(at, len(o))[:, of]
+            log_w = np.einsum("kmj,mje->kme", weights, log_w.reshape(-1, len(o), size))
+            e = np.broadcast_to(t[:size] - o[0], log_w.shape)
+        return log_w - (e / sd_i) ** 2 / 2, e

@@ -31,7 +31,10 @@ def draws_unasked(response: Response) -> int:
     fits = FITS * max(response.fit.n_iter, 1) * curvature_cost(problem)
     looking = FEWER_STARTS * start_cost(problem)
     each = problem.n * row_cost(problem)
-    return next((n for n in (DRAWS, DRAWS // 2) if n * each <= SECOND or n + looking <= fits), 0)
+    for n in (2 * DRAWS, DRAWS, DRAWS // 2):
+        if n + looking <= fits or (n <= DRAWS and n * each <= SECOND):
+            return n
+    return 0
 
 
 def row_cost(problem: Problem) -> float:

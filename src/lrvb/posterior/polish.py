@@ -36,11 +36,14 @@ class Polish:
     second: np.ndarray | None = None
 
     def asks_again(self, found: Compared) -> bool:
-        """Whether a second run of HMC could confirm what linear response does not."""
-        if self.concern:
+        """Whether a second run of HMC could confirm what linear response does not.
+
+        Not where anything has no finite sd: what hangs together with it has tails that no run ends.
+        """
+        if self.concern or (found.tail > TAIL).any():
             return False
         alone = (self.gap(found) > NEAR) & (self.r_hat <= AGREED) & (self.ess >= ESS)
-        return bool((alone & (found.tail <= TAIL)).any())
+        return bool(alone.any())
 
     def gap(self, found: Compared) -> np.ndarray:
         """max(|shift|, |log sd ratio|) of linear response and HMC, (q,)."""

@@ -66,13 +66,15 @@ def _cumulated(ax: Axes, y: np.ndarray, drawn: np.ndarray) -> None:
     """Distribution functions on a grid, one thin line for each replicate."""
     ends = np.quantile(np.concatenate([y, drawn[:, :ROWS].ravel()]), [0.001, 0.999])
     grid = np.linspace(min(ends[0], y.min()), max(ends[1], y.max()), COARSE)
+    if np.all(y == np.rint(y)) and np.all(drawn == np.rint(drawn)):  # counts rise at whole numbers
+        grid = np.unique(np.rint(grid))
     for row in drawn:
         below = np.searchsorted(np.sort(row), grid, side="right") / len(row)
         ax.plot(grid, below, color=LRVB, alpha=max(0.08, 3 / len(drawn)), linewidth=0.9)
     ax.plot(
         grid, np.searchsorted(np.sort(y), grid, side="right") / len(y), color=INK, linewidth=1.8
     )
-    ax.set_ylabel("share of rows below")
+    ax.set_ylabel("share of rows at or below")
     ax.set_ylim(-0.02, 1.02)
 
 

@@ -18,13 +18,15 @@ TERMS = {
     "weights, offset": ("x + offset(o) + (1|factor(g))", {"weights": "w"}),
     "smooth": ("s(x, k=4) + (1|g)", {}),
     "structure": ("x + (1|g)", {"structures": {"g": RING}}),
+    "crossed": ("x + (1|g) + (1|h)", {}),
 }
 SMOOTH = ("gaussian", "poisson", "cumulative")  # of others they are drawn in the same way
+ONLY = {"smooth": SMOOTH, "crossed": ("hurdle_negbinomial",)}
 CASES = [
     (family, terms)
     for family in lrvb.likelihoods.FAMILIES
     for terms in TERMS
-    if ("(" not in family or terms == "no groups") and (terms != "smooth" or family in SMOOTH)
+    if ("(" not in family or terms == "no groups") and family in ONLY.get(terms, (family,))
 ]
 
 
@@ -53,6 +55,7 @@ def data(family: str) -> pd.DataFrame:
             "binomial": rng.binomial(n, chance),
         }[name]
     table = {"y": y, "x": x, "g": g, "a": np.array(list("uv"))[rng.integers(0, 2, N)]}
+    table["h"] = np.tile(np.arange(3), N // 3)
     more = {"w": rng.integers(1, 3, N), "o": 0.1 * rng.normal(size=N), "lost": n - np.minimum(y, n)}
     return pd.DataFrame(table | more)
 
@@ -93,3 +96,25 @@ def test_every_question_is_answered(family, terms, tmp_path):
         stored, ours = (m.predict(new, interval=0.9) for m in (again, model))
     # a file has a thousand draws or more: means to a tenth of an sd at most
     assert ((stored["mean"] - ours["mean"]).abs() / ours["sd"]).max() < 0.15
+
+
+def test_levels_and_tables_of_counts_with_zeros():
+    """New levels, some of the terms, groups left out, tables of sds, comparison, ArviZ: crossed factors."""
+    rows = data("hurdle_negbinomial")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = lrvb.MixedModel("y ~ x + (1|g) + (1|h)", "hurdle_negbinomial").fit(rows)
+        new = rows.head(3).drop(columns="y")
+        finite(model.predict(new.assign(g=77, h=77), interval=0.9))
+        finite(model.predict(new, groups=["1|h"]))
+        finite(model.posterior_predictive(n=3))
+        finite(model.loo(by="g"))
+        for ask in (model.vcov, model.var_corr, model.r2, model.icc):
+            finite(ask())
+        finite(model.contrast("exp(x)"))
+        finite(model.predictions(by="h", n=20))
+        other = model.update(formula=". ~ . - x")
+        assert set(lrvb.compare({"with": model, "without": other}).index) == {"with", "without"}
+        tree = model.to_arviz(n=20)
+    found = ("posterior", "posterior_predictive", "log_likelihood", "log_prior", "observed_data")
+    assert all(len(tree[group].data_vars) for group in found)
