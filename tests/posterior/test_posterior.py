@@ -1,8 +1,7 @@
-"""What a posterior answers: labelled tables, functions, local variables and draws."""
+"""What a posterior answers: labelled tables and functions of moments."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import jax
@@ -10,38 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
-from scipy.special import digamma
+from posterior_cases import BY_NAME, COUNTS, every_case, posterior_of
 
 import lrvb
-from cases import CASES
 from lrvb.models import NormalPoisson
 from lrvb.numerics.double import double
-from lrvb.numerics.scores import inverse_trigamma
-
-BY_NAME = {str(case): case for case in CASES}
-COUNTS, SLOPE, MIXTURE = (
-    BY_NAME[n] for n in ("NormalPoisson-tilted", "RandomSlope", "NormalMixture")
-)
-
-
-@cache
-def posterior_of(name: str) -> lrvb.Posterior:
-    return lrvb.summarize(BY_NAME[name].response())
-
-
-every_case = pytest.mark.parametrize("name", list(BY_NAME))
-
-
-@pytest.fixture
-def counts() -> lrvb.Posterior:
-    return posterior_of(str(COUNTS))
-
-
-@pytest.fixture
-def mixture() -> lrvb.Posterior:
-    return posterior_of(str(MIXTURE))
-
 
 # ---- tables --------------------------------------------------------------------------------
 
@@ -221,219 +193,6 @@ def test_functions_that_are_none(kind: str, counts: lrvb.Posterior) -> None:
         counts.of(f)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-# ---- local variables -----------------------------------------------------------------------
-
-
-@every_case
-def test_local_variables(name: str) -> None:
-    posterior, case = posterior_of(name), BY_NAME[name]
-    block = next(iter(posterior.fit.problem.local.blocks))
-    local = posterior.local(block)
-    assert isinstance(local, xr.Dataset)
-    assert set(local.data_vars) == {"mean", "sd", "mfvb_sd", "cov"}
-    dim = "group" if name == "RandomSlope" else "row"
-    n = 12 if name == "RandomSlope" else len(next(iter(case.data.values())))
-    assert local.sizes[dim] == n
-    assert local["cov"].dims[0] == dim
-    assert local["cov"].dims[-1] == "quantity"
-    assert list(local["quantity"].values) == posterior.names
-    assert (local["sd"] >= 0).all()
-    some = posterior.local(block, rows=[4, 1, -1])
-    for variable in local.data_vars:
-        whole = local[variable].isel({dim: [4, 1, n - 1]})
-        np.testing.assert_allclose(some[variable], whole, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(some[dim], local[dim][[4, 1, n - 1]])
-
-
-def test_ways_to_ask_for_rows(counts: lrvb.Posterior) -> None:
-    expected = counts.local("z")["mean"].values
-    mask = np.zeros(40, dtype=bool)
-    mask[[2, 3]] = True
-    for rows, at in [
-        (slice(0, 2), [0, 1]),
-        (slice(None, None, -20), [39, 19]),
-        (mask, [2, 3]),
-        (range(2), [0, 1]),
-        (pd.Series([1, 2]), [1, 2]),
-        ((5, 5), [5, 5]),
-        (np.int64(7), [7]),
-        (7, [7]),
-    ]:
-        np.testing.assert_allclose(counts.local("z", rows=rows)["mean"], expected[at], rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([40], "Row 40 does not exist; there are 40 rows, from 0."),
-        ([0, -41], "Row -41 does not exist"),
-        ([1.5], "rows=[1.5] must be row positions: whole numbers, a slice"),
-        ("a", "rows='a' must be row positions"),
-        ([[0, 1]], "must be row positions"),
-        ([None], "must be row positions"),
-        ({1, 2}, "must be row positions"),
-        (np.ones(39, dtype=bool), "one True or False for each of the 40 rows"),
-        ([], "asks for no rows"),
-    ],
-)
-def test_rows_that_are_not_there(rows: Any, words: str, counts: lrvb.Posterior) -> None:
-    with pytest.raises(lrvb.InvalidData) as caught:
-        counts.local("z", rows=rows)
-    assert words in str(caught.value)
-
-
-def test_local_names_that_are_not_there(counts: lrvb.Posterior) -> None:
-    with pytest.raises(
-        lrvb.InvalidModel, match="no local quantity 'q'; the local quantities are: z"
-    ):
-        counts.local("q")
-    assert set(posterior_of("GammaPoisson").local("log(lam)").data_vars) == {
-        *("mean", "sd", "mfvb_sd", "cov")
-    }
-
-
-class Prior(lrvb.Model):
-    """Blocks of every shape under their priors: no rows."""
-
-    global_blocks = {
-        "x": lrvb.Normal(),
-        "b": lrvb.Beta(batch=(3,)),
-        "mu": lrvb.MultivariateNormal(2, batch=(2,)),
-        "Lambda": lrvb.Wishart(2, batch=(2, 1)),
-        "pi": lrvb.Dirichlet(3),
-        "tau": lrvb.Gamma(),
-    }
-
-    def global_term(self, m):
-        normal = -0.5 * (m.x.xx - 2 * m.x.x) - 0.5 * jnp.sum(m.mu.xx * jnp.eye(2)) * m.tau.x
-        beta = jnp.sum(2 * m.b.log_x + 3 * m.b.log1m_x)
-        wishart = jnp.sum(3 * m.Lambda.logdet_x) - jnp.sum(m.Lambda.x * jnp.eye(2))
-        return normal + beta + wishart + 4 * m.pi.log_x.sum() + 5 * m.tau.log_x - 2 * m.tau.x
-
-
-@cache
-def prior() -> lrvb.Posterior:
-    return lrvb.infer(Prior())
-
-
-def test_a_model_without_rows() -> None:
-    posterior = prior()
-    assert posterior.converged
-    with pytest.raises(lrvb.InvalidModel, match="no local blocks, so there is no local 'z'"):
-        posterior.local("z")
-
-
-def test_rows_keep_the_labels_of_a_data_frame() -> None:
-    labels = [f"r{i}" for i in range(40)]
-    frame = pd.DataFrame(dict(COUNTS.data), index=labels)
-    local = lrvb.infer(COUNTS.model, frame).local("z")
-    assert list(local["row"].values) == labels
-    np.testing.assert_allclose(
-        local["mean"].sel(row="r3"), posterior_of(str(COUNTS)).local("z")["mean"][3], rtol=1e-6
-    )
-
-
-# ---- draws ---------------------------------------------------------------------------------
-
-SHAPES = {"x": (), "b": (3,), "mu": (2, 2), "Lambda": (2, 1, 2, 2), "pi": (3,), "tau": ()}
-
-
-def test_draws_have_the_shapes_of_their_blocks() -> None:
-    draws = prior().draws(11, seed=1)
-    assert {name: values.shape[1:] for name, values in draws.items()} == SHAPES
-    assert all(len(values) == 11 for values in draws.values())
-
-
-def test_draws_are_valid_values() -> None:
-    draws = prior().draws(500, seed=2)
-    assert (np.linalg.eigvalsh(draws["Lambda"]) > 0).all()
-    np.testing.assert_array_equal(draws["Lambda"], np.swapaxes(draws["Lambda"], -1, -2))
-    np.testing.assert_allclose(draws["pi"].sum(axis=-1), 1.0, rtol=1e-12)
-    assert (draws["pi"] > 0).all()
-    assert ((draws["b"] > 0) & (draws["b"] < 1)).all()
-    assert (draws["tau"] > 0).all()
-
-
-def test_draws_repeat_by_seed() -> None:
-    first, again, other = (prior().draws(5, seed=s) for s in (3, 3, 4))
-    for name, values in first.items():
-        np.testing.assert_array_equal(values, again[name])
-        assert not np.array_equal(values, other[name])
-    rng = np.random.default_rng(3)
-    np.testing.assert_array_equal(prior().draws(5, seed=rng)["x"], first["x"])
-    assert not np.array_equal(prior().draws(5, seed=rng)["x"], first["x"])
-
-
-@every_case
-def test_draws_have_the_linear_response_covariance(name: str) -> None:
-    """Means and covariances of statistics that are coordinates: x, log τ. Within 5 MC errors.
-
-    E τ is the table's, so that E log τ lies ψ(a) − log a below log E τ, with ψ′(a) = Var(log τ).
-    """
-    posterior, n = posterior_of(name), 40_000
-    draws = posterior.draws(n, seed=5)
-    coordinates = {}
-    for quantity in posterior.names:
-        block = next(b for b in draws if b in quantity)
-        index = quantity[quantity.find("[") + 1 : quantity.find("]")] if "[" in quantity else ""
-        values = draws[block][(slice(None), *map(int, index.split(","))) if index else ()]
-        if quantity.startswith("log("):
-            coordinates[quantity] = np.log(values) if block != "pi" else None
-        elif f"log({quantity})" not in posterior.names and block != "Lambda":
-            coordinates[quantity] = values if not quantity.startswith("logdet") else None
-    found = {q: v for q, v in coordinates.items() if v is not None}
-    names, u = list(found), np.stack(list(found.values()))
-    cov, sd = posterior.cov(names).to_numpy(), posterior.sd(names).to_numpy()
-    assert len(names) >= 1
-    means = posterior.mean(names)
-    for quantity in names:
-        if quantity.startswith("log(") and (inside := quantity[4:-1]) in posterior.names:
-            a = inverse_trigamma(posterior.sd(quantity).item() ** 2)
-            means[quantity] = np.log(posterior.mean(inside).item()) + digamma(a) - np.log(a)
-    np.testing.assert_allclose((u.mean(1) - means) / sd, 0, atol=5 / np.sqrt(n))
-    error = (np.cov(u) - cov) / np.outer(sd, sd)
-    np.testing.assert_allclose(error, 0, atol=5 * np.sqrt(2 / n))
-
-
-def test_draws_of_matrices_and_probabilities(mixture: lrvb.Posterior) -> None:
-    """log |Λ| and log ratios of π are linear in both the statistics and the coordinates."""
-    n = 40_000
-    draws = mixture.draws(n, seed=6)
-    expected = mixture.of(
-        lambda m: [*m.Lambda.logdet_x, m.pi.log_x[0] - m.pi.log_x[1], m.mu.x[0, 0]]
-    )
-    u = np.stack(
-        [
-            *np.linalg.slogdet(draws["Lambda"])[1].T,
-            np.log(draws["pi"][:, 0] / draws["pi"][:, 1]),
-            draws["mu"][:, 0, 0],
-        ]
-    )
-    sd = np.sqrt(np.diag(expected))
-    np.testing.assert_allclose(
-        (np.cov(u) - expected) / np.outer(sd, sd), 0, atol=5 * np.sqrt(2 / n)
-    )
-    # E A_jj² is q's, so that E log|Λ| falls by half of what its variance gains, to second order
-    names = ["logdet(Lambda[0])", "logdet(Lambda[1])"]
-    gained = mixture.sd(names) ** 2 - mixture.sd(names, method="mfvb") ** 2
-    means = mixture.mean(names) - gained / 2
-    np.testing.assert_allclose((u[:2].mean(1) - means) / sd[:2], 0, atol=5 / np.sqrt(n))
-
-
-@pytest.mark.parametrize("n", [0, -1, 2.5, np.nan, "a", None, True])
-def test_numbers_of_draws(n: Any, counts: lrvb.Posterior) -> None:
-    with pytest.raises(
-        lrvb.InvalidModel, match=r"n=.* must be a whole number of draws, 1 or more\.$"
-    ):
-        counts.draws(n)
-
-
-@pytest.mark.parametrize("seed", [-1, "a", 1.5])
-def test_seeds(seed: Any, counts: lrvb.Posterior) -> None:
-    with pytest.raises(lrvb.InvalidModel, match=r"seed=.* must be a whole number"):
-        counts.draws(1, seed=seed)
 
 
 # ---- one thing at a time, and two ----------------------------------------------------------

@@ -64,6 +64,7 @@ RNG = np.random.default_rng(3)
 CODES = np.repeat(np.arange(10), 6)
 ETA = 0.4 + 0.5 * RNG.standard_normal(10)[CODES]
 P = 1 / (1 + np.exp(-ETA))
+TRIALS = np.tile([3, 5, 7, 9, 11, 13], 10)
 RESPONSES = {
     "gaussian": ETA + 0.6 * RNG.standard_normal(60),
     "student": ETA + 0.5 * RNG.standard_t(4, 60),
@@ -79,8 +80,14 @@ RESPONSES = {
     "bernoulli": (RNG.uniform(size=60) < P).astype(int),
     "gamma": RNG.gamma(3, np.exp(ETA) / 3),
     "beta": RNG.beta(6 * P, 6 * (1 - P)),
+    "binomial": RNG.binomial(TRIALS, P),
     "cumulative": 1 + np.digitize(ETA + RNG.logistic(size=60), [-0.5, 1.0]),
 }
+
+
+def test_every_likelihood_has_its_derivatives():
+    """None is left out of the law below."""
+    assert set(RESPONSES) == {name.partition("(")[0] for name in lrvb.likelihoods.FAMILIES}
 
 
 @pytest.mark.parametrize("family", RESPONSES)
@@ -90,8 +97,9 @@ def test_derivatives_are_those_of_reweighted_draws(family):
     A central difference with a relative step of 1e-4 errs by its square; d_mean to 1e-5, and sds too, beyond
     the digits that a difference of sds loses.
     """
-    data = pd.DataFrame({"y": RESPONSES[family], "g": CODES.astype(str)})
-    ours = lrvb.MixedModel("y ~ 1 + (1|g)", family).fit(data).posterior_._sensitivity
+    data = pd.DataFrame({"y": RESPONSES[family], "n": TRIALS, "g": CODES.astype(str)})
+    y = "prop(y, n)" if family == "binomial" else "y"
+    ours = lrvb.MixedModel(f"{y} ~ 1 + (1|g)", family).fit(data).posterior_._sensitivity
     draws = ours.found.weighted
     within = np.zeros_like(draws.values)
     within[:, : draws.p] = (draws.root**2).sum(2)
