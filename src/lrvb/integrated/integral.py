@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .factor_density import pairs_of
 from .importance import Weighted, resampled
 from .inside import Effects, Evaluable, Inside
 
@@ -69,25 +70,31 @@ class Integral:
         return LevelMoments(found, self.inside.expand(first.T @ (w[:, None] * away)))
 
     def _from_sample(self, values: np.ndarray) -> LevelMoments:
-        """Moments as functions of θ by linear regression on the sample, averaged over all draws."""
+        """Moments as functions of θ by linear regression on the sample, averaged over all draws.
+
+        Products of means are quadratic in θ, whose second moments all draws know better than the sample.
+        """
         assert self.inside is not None
         assert self.sample is not None
         assert self.first is not None
         assert self.second is not None
         w = self.weighted.weights
-        all_away, line = regression_on(self.weighted, self.theta, self.sample)
-        level, slopes = line[:1], line[1:]
-        found = self.inside.unfold(self.theta, w, (level @ self.first)[0], (level @ self.second)[0])
-        covariance = all_away.T @ (w[:, None] * (values - w @ values))
-        cross = self.inside.expand((slopes @ self.first).T @ covariance)
-        return LevelMoments(found, cross)
+        center = w @ self.theta
+        sd = np.maximum(self.weighted.sd(self.theta), 1e-300)
+        away, sampled = (self.theta - center) / sd, (self.sample - center) / sd
+        level, *slopes = np.linalg.pinv(np.column_stack([np.ones(len(sampled)), sampled]))
+        B = np.reshape(slopes, sampled.T.shape) @ self.first  # (d, Gq)
+        missed = away.T @ (w[:, None] * away) - sampled.T @ (level[:, None] * sampled)
+        second = level @ self.second + _products(B, missed, len(self.second[0]))
+        found = self.inside.unfold(self.theta, w, level @ self.first, second)
+        covariance = away.T @ (w[:, None] * (values - w @ values))
+        return LevelMoments(found, self.inside.expand(B.T @ covariance))
 
 
-def regression_on(
-    weighted: Weighted, theta: np.ndarray, sample: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws θ (n, d) in sds from their mean; the matrix (1 + d, k) of least squares on those of a sample."""
-    center = weighted.weights @ theta
-    sd = np.maximum(weighted.sd(theta), 1e-300)
-    away = (sample - center) / sd
-    return (theta - center) / sd, np.linalg.pinv(np.column_stack([np.ones(len(away)), away]))
+def _products(B: np.ndarray, C: np.ndarray, size: int) -> np.ndarray:
+    """bᵢᵀCbⱼ of each group's columns of B (d, Gq), for the pairs that its `size`/G second moments are of."""
+    q = round(2 * size / max(1, B.shape[1])) - 1
+    parts = B.reshape(len(B), -1, max(1, q))
+    CB = np.tensordot(C, parts, axes=1)
+    found = [(parts[..., i] * CB[..., j]).sum(0) for i, j in pairs_of(max(1, q))]
+    return np.stack(found, axis=1).ravel()

@@ -15,7 +15,6 @@ import numpy as np
 from .coordinates import Kind
 from .effort import EASY, FEW_LEVELS, LONG
 from .factor import Factor
-from .factor_density import pairs_of
 from .factor_nodes import TOLERANCE
 from .fixed import Fixed
 from .frozen import MOST, passes, shared
@@ -23,7 +22,7 @@ from .frozen import Frozen as FrozenFactor
 from .frozen_draws import EXACT, POINTS, Drawn, draw, draw_cubic
 from .importance import resampled
 from .inside import Evaluable, Inside
-from .integral import Integral, regression_on
+from .integral import Integral
 from .mode import Mode, NoMode, climb, steadied
 from .path import Path
 from .surrogate import CHECKED, NotSmooth, points_needed
@@ -182,9 +181,6 @@ def integrate_many(
     nodes = some.error(theta[resampled(weighted.weights, _DOUBLED, seed + 1)]).max() / share
     sample = theta[drawn.some]
     _, m1, m2 = frozen.evaluate(sample)
-    away, line = regression_on(weighted, theta, sample)
-    cov = away.T @ (weighted.weights[:, None] * away)
-    m2 = centred(m1.reshape(len(sample), -1, many.q), m2, line, cov)
     error = float(np.hypot(drawn.off, nodes))
     return Integral(theta, weighted, error, inside, m1, m2, sample, near=frozen)
 
@@ -214,24 +210,6 @@ def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
     result = start.copy()
     result[own] = found
     return result
-
-
-def centred(first: np.ndarray, second: np.ndarray, line: np.ndarray, cov: np.ndarray) -> np.ndarray:
-    """Second moments (k, Gm) at a sample, whose mean is that of E Var + Cov E and not of E zzᵀ.
-
-    first (k, G, q) varies with θ nearly linearly, by `line` (1 + d, k), and θ with `cov` (d, d): the products
-    of its means are known, and do not vary with the sample.
-    """
-    k, G, q = first.shape
-    second = second.reshape(k, G, -1)
-    lines = np.tensordot(line, first, axes=1)  # (1 + d, G, q)
-    mean, slopes = lines[0], lines[1:]
-    result = np.empty_like(second)
-    for row, (i, j) in enumerate(pairs_of(q)):
-        within = second[..., row] - first[..., i] * first[..., j]
-        between = np.einsum("ag,ab,bg->g", slopes[..., i], cov, slopes[..., j], optimize=True)
-        result[..., row] = within + between + mean[:, i] * mean[:, j]
-    return result.reshape(k, -1)
 
 
 def sds(mode: Mode) -> np.ndarray:
