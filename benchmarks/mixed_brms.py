@@ -124,16 +124,16 @@ CASES = {
 DISPERSIONS = {
     "gaussian": [("sigma", "sd[residual]", "residual", None)],
     "student": [("sigma", "sigma", "sigma", None), ("nu", "df", "df", "gamma(2, 0.1)")],
-    "gamma": [("shape", "shape", "shape", "gamma(2, 0.01)")],
+    "gamma": [("shape", "shape", "shape", "exponential(0.01)")],
     "zero_inflated_negbinomial": [
-        ("shape", "shape", "shape", "gamma(2, 0.5)"),
+        ("shape", "shape", "shape", "exponential(0.1)"),
         ("zi", "zi", "zi", "beta(1, 1)"),
     ],
 }
 HERE = {
     "gamma(2, 0.1)": lrvb.prior.Gamma(2, 0.1),
-    "gamma(2, 0.01)": lrvb.prior.Gamma(2, 0.01),
-    "gamma(2, 0.5)": lrvb.prior.Gamma(2, 0.5),
+    "exponential(0.01)": lrvb.prior.Exponential(0.01),
+    "exponential(0.1)": lrvb.prior.Exponential(0.1),
     "beta(1, 1)": lrvb.prior.Beta(1, 1),
 }
 
@@ -142,7 +142,9 @@ suppressMessages({{library(brms); library(rstan)}})
 # Debian keeps the headers that a Stan program is compiled with outside R's own library
 if (!file.exists(rstan_options("boost_lib"))) rstan_options(boost_lib = "/usr/include")
 if (!file.exists(rstan_options("eigen_lib"))) rstan_options(eigen_lib = "/usr/include/eigen3")
-d <- {data}
+d <- as.data.frame({data})
+# levels of factors in the order of their names, as a file has them
+d[] <- lapply(d, function(x) if (is.factor(x) && !is.ordered(x)) as.character(x) else x)
 write.csv(d, "data.csv", row.names = FALSE)
 before <- proc.time()[["elapsed"]]
 program <- brm({there}, d, {theirs}, prior = c({priors}), chains = 0)
