@@ -8,7 +8,7 @@ model's own local term at unit features: no Hessian is written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,15 +104,8 @@ class _GramBound:
         problem, structure = self.problem, self.problem.structure
         A = coefficient_program(structure)(problem.traced, m)
         M = spread_program(structure)(problem.traced, m, R)
-        S: Any = 0.0
-        G: Any = 0.0
-        D: Any = 0.0
-        for chunk in self._kept or chunks(problem, self.size):
-            rows = (chunk.columns, chunk.weights)
-            _, s, g, _ = gram_program(structure, 2)(problem.traced, A, *rows)
-            S, G = S + np.asarray(s), G + np.asarray(g)
-            D = D + np.asarray(third_program(structure)(problem.traced, A, M, *rows))
-        return np.asarray(bend_program(structure)(problem.traced, m, R, S, G, D))
+        sums = self._with_thirds(A, third_program(structure), M)
+        return np.asarray(bend_program(structure)(problem.traced, m, R, *sums))
 
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
         problem, structure = self.problem, self.problem.structure
@@ -120,15 +113,21 @@ class _GramBound:
             return autodiff_turns(problem, self.chunk_size, m, S, moved)
         A = coefficient_program(structure)(problem.traced, m)
         along = along_program(structure)(problem.traced, m, S)
-        s: Any = 0.0
+        sums = self._with_thirds(A, thirds_program(structure), along)
+        return np.asarray(turns_program(structure)(problem.traced, m, S, *sums))
+
+    def _with_thirds(self, A: Any, thirds: Callable[..., Any], along: Any) -> tuple[Any, Any, Any]:
+        """Sums over all rows of features, of their products, and of third moments along directions."""
+        problem = self.problem
+        S: Any = 0.0
         G: Any = 0.0
         D: Any = 0.0
         for chunk in self._kept or chunks(problem, self.size):
             rows = (chunk.columns, chunk.weights)
-            _, part, g, _ = gram_program(structure, 2)(problem.traced, A, *rows)
-            s, G = s + np.asarray(part), G + np.asarray(g)
-            D = D + np.asarray(thirds_program(structure)(problem.traced, A, along, *rows))
-        return np.asarray(turns_program(structure)(problem.traced, m, S, s, G, D))
+            _, s, g, _ = gram_program(problem.structure, 2)(problem.traced, A, *rows)
+            S, G = S + np.asarray(s), G + np.asarray(g)
+            D = D + np.asarray(thirds(problem.traced, A, along, *rows))
+        return S, G, D
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))  # linear in z
