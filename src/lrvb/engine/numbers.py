@@ -21,21 +21,26 @@ from ..collapsed.turning import Directions, numbers_at, third_cumulant
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
-from ..statement.programs import shared
+from ..statement.programs import global_program, shared
 from ..statement.structure import Structure
 from ..statement.tracing import numbers_read
 from .fitting import Fit
 from .response import Response
 from .second_order import thinned
+from .sensitivity import means_at, newton_change
 
 _FEW, _MANY = 16, 64  # directions that are turned together
 
 
 class NumberChanges(NamedTuple):
-    """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for."""
+    """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for.
+
+    rows (h, a) is the part of ∂²L̄/∂m∂ε that rows have, because they read the number themselves.
+    """
 
     d_mean: np.ndarray
     d_variance: np.ndarray
+    rows: np.ndarray
 
 
 @in_double
@@ -58,6 +63,7 @@ def number_changes(
     program = _global_program(fit.problem.structure)
     found = program(fit.problem.traced, directions, response.eta, fit.m, S, T)
     turns, thirds = np.array(found[0]), np.asarray(found[1])
+    of_prior = turns[:h, :a].copy()
     if fit.problem.rows is not None:
         read = numbers_read(fit.problem.structure)
         own = {name: d for name, d in directions.items() if name in read}
@@ -78,7 +84,29 @@ def number_changes(
             "The derivative in a hyperparameter is not finite; check the third derivatives of the model's "
             "terms at the optimum."
         )
-    return NumberChanges(dm, d_variance)
+    return NumberChanges(dm, d_variance, c - of_prior)
+
+
+@in_double
+def number_step(
+    response: Response, numbers: Mapping[str, np.ndarray], rows: np.ndarray
+) -> np.ndarray:
+    """m (a,) with other numbers of the model, by one Newton step in η; NaN where it leaves the domain.
+
+    The residual ∂L̄/∂m − η at m* has the global term with the new numbers themselves, so that a prior of
+    an exponential family is followed however far it goes, and of the rows their `rows` (a,) of it, which
+    is of first order.
+    """
+    fit = response.fit
+    program = global_program(fit.problem.structure, 2)
+    here, there = (
+        program({**fit.problem.traced, **changed}, response.eta)[2:] for changed in ({}, numbers)
+    )
+    residual, curvature = (np.asarray(x) - np.asarray(y) for x, y in zip(there, here, strict=True))
+    if not (np.isfinite(residual).all() and np.isfinite(curvature).all()):
+        return np.full(len(fit.m), np.nan)
+    step = newton_change(response, residual + rows, -curvature)
+    return np.asarray(means_at(fit, (response.eta + step)[None])[0])
 
 
 @in_double

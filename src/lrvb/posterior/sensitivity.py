@@ -18,7 +18,7 @@ import numpy as np
 
 from ..engine.curvature import linearize
 from ..engine.fitting import Fit
-from ..engine.numbers import number_changes
+from ..engine.numbers import number_changes, number_step
 from ..engine.response import Response, respond
 from ..engine.sensitivity import (
     map_parts,
@@ -27,8 +27,8 @@ from ..engine.sensitivity import (
     require_rows,
     row_scores,
 )
-from ..errors import InvalidModel, NotConverged
-from .answering import REFITTED, Influence, PriorChange
+from ..errors import InvalidModel, NotAMaximum, NotConverged
+from .answering import REFITTED, Elsewhere, Influence, PriorChange
 from .deletion import MANY, MOST, affordable, doubted, refits_worth, rows_of, stepped
 from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
@@ -131,7 +131,20 @@ class Sensitivity:
         )
         d_mean = found.d_mean @ self.M[at].T
         d_sd = found.d_variance / (2 * np.where(sd > 0, sd, 1.0))
-        return [PriorChange(*each) for each in zip(known, d_mean, d_sd, strict=True)]
+        moved = [self._at_steps(*each) for each in zip(known, found.rows, strict=True)]
+        at_steps = np.reshape(moved, (-1, 2, len(self.fit.m))) @ self.M[at].T
+        return [PriorChange(*each) for each in zip(known, d_mean, d_sd, at_steps, strict=True)]
+
+    def _at_steps(self, hyperparameter: Hyperparameter, rows: np.ndarray) -> np.ndarray:
+        """The change (2, a) of the engine's means at both plain steps, by a Newton step each."""
+        value = hyperparameter.value
+        return np.array(
+            [
+                number_step(self.response, hyperparameter.at(value + step), rows * step)
+                - self.fit.m
+                for step in hyperparameter.steps
+            ]
+        )
 
     @property
     def _sampled(self) -> int | None:
@@ -146,17 +159,17 @@ class Sensitivity:
         most = self._sampled
         return "" if most is None else f"d_sd is by a sample of {most:,} of the rows."
 
-    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
-        """The change (a,) of all means at the whole plain step, by a fit of its own."""
-        numbers = hyperparameter.at(hyperparameter.value + hyperparameter.step)
+    def refitted(self, hyperparameter: Hyperparameter, step: float, prob: float) -> Elsewhere:
+        """What is found at value + step, by a fit of its own."""
+        value = hyperparameter.value + step
         try:
-            moved = refit_with(self.fit, numbers)
-        except NotConverged as error:
+            moved = self._of(refit_with(self.fit, hyperparameter.at(value)))
+        except (NotConverged, NotAMaximum) as error:
             raise InvalidModel(
-                f"With {hyperparameter.name} = {hyperparameter.value + hyperparameter.step:g} the fit "
-                f"does not converge, so that the step cannot be verified: {error}"
+                f"With {hyperparameter.name} = {value:g} the fit does not converge, so that the step cannot "
+                f"be verified: {error}"
             ) from error
-        return self.M @ (moved.m - self.fit.m)
+        return Elsewhere(moved.estimate.m - self.estimate.m, *moved.intervals(prob))
 
     # ---- rows -----------------------------------------------------------------------------
 
@@ -274,17 +287,19 @@ class Sensitivity:
 
     def without(self, rows: np.ndarray) -> tuple[Sensitivity, np.ndarray]:
         """The same questions of the fit without these rows, which it has with weight zero."""
-        response = respond(linearize(self.left_out(rows)))
+        return self._of(self.left_out(rows)), np.arange(len(self.weights))
+
+    def _of(self, fit: Fit) -> Sensitivity:
+        """The same questions of another fit of the same quantities."""
+        response = respond(linearize(fit))
         estimate = estimate_of(response)
         if self.units is not None:
             estimate = in_units(estimate, self.units, self.estimate.labels)
-        moved = replace(self, response=response, estimate=estimate)
-        return moved, np.arange(len(self.weights))
+        return replace(self, response=response, estimate=estimate)
 
-    def interval(self, i: int, prob: float) -> tuple[float, float]:
-        """The central interval of a coordinate."""
-        lower, upper = intervals(self.estimate, prob)
-        return float(lower[i]), float(upper[i])
+    def intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of the central intervals of all coordinates."""
+        return intervals(self.estimate, prob)
 
     def moved_mean(self, other: Fit) -> np.ndarray:
         """The means (a,) of another fit of the same blocks."""
