@@ -375,6 +375,7 @@ def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
     answer = lrvb.infer(Line(slope_var=0.05), line(60))
     exact = answer.prior_sensitivity("b")
     monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
+    monkeypatch.setattr("lrvb.posterior.sensitivity.MANY_ROWS", 30)
     monkeypatch.setattr("lrvb.posterior.deletion.MANY", 30)
     again = lrvb.summarize(answer.response)
     table = again.prior_sensitivity("b")

@@ -150,7 +150,9 @@ class RowQuestions(PriorQuestions, Protocol):
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
 
-    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+    def robust(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
+    ) -> np.ndarray:
         """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
 
     def without(self, rows: np.ndarray) -> tuple[RowQuestions, np.ndarray]:

@@ -175,7 +175,8 @@ def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) 
 
 def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:
     """Larger sds are told first: they are where the posterior promises too much."""
-    robust, sd = robust_sds(sensitivity, names, at, by[0]).to_numpy(), sensitivity.sd[at]
+    robust = robust_sds(sensitivity, names, at, by[0], VERIFIED).to_numpy()
+    sd = sensitivity.sd[at]
     larger = robust > DIFFERENT * sd
     if larger.any():
         said = beside(

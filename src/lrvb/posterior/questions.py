@@ -61,7 +61,7 @@ class WhatIf:
         step in posterior sds, by first order; the largest first. The line beneath tells the step, up or
         down, that moves a mean most, where that is by more than half an sd. `verify` fits so many
         hyperparameters anew at the whole steps: columns `verified` at `step`, and `verified_back` at `back`.
-        All hyperparameters together are one pass over the rows; of more than 30,000 rows so many are drawn
+        All hyperparameters together are one pass over the rows; of more than 30,000 rows 10,000 are drawn
         to say how sds follow.
 
         Of a model by its log density the hyperparameters are log₂ of the powers to which the prior, each

@@ -201,12 +201,16 @@ def grouped(
 
 
 def robust_sds(
-    sensitivity: RowQuestions, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
+    sensitivity: RowQuestions,
+    names: Sequence[str],
+    at: np.ndarray,
+    codes: np.ndarray | None,
+    refits: int | None = None,
 ) -> pd.Series:
     """The infinitesimal jackknife's sds, with a word on those that are not the posterior's."""
     import pandas as pd
 
-    values = np.sqrt(sensitivity.robust(at, codes))
+    values = np.sqrt(sensitivity.robust(at, codes, refits))
     require_finite("robust sd", values, names)
     said = beside(names, values, sensitivity.sd[at])
     result = pd.Series(values, index=list(names), name="sd")

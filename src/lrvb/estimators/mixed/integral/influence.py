@@ -38,6 +38,7 @@ DOUBTED = 0.5  # of k̂, above which a group that moves a mean is fitted without
 NOISY = 0.05  # of a change: a Monte Carlo error above which it is fitted without too
 MOVES = 0.1  # posterior sds
 QUICK = 20_000  # rows up to which such fits are made
+MOST_REFITTED = 30  # of those whose k̂ is so large that their weights say nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,8 @@ class MixedSensitivity(PriorSensitivity):
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
         By smoothed weights of the draws. The largest few (`refits`) of those whose k̂ is above a half, or
-        whose Monte Carlo error is above 5 % of the change, are by an integration without them.
+        whose Monte Carlo error is above 5 % of the change, are by an integration without them: unless it is
+        given the largest ten, and all whose k̂ is above 0.7, thirty at most.
         """
         codes, n = self._blocks(codes)
         found = self._by_weights(at, codes, n)
@@ -91,8 +93,13 @@ class MixedSensitivity(PriorSensitivity):
         scaled, error = np.abs(found.values) / sd, found.error / sd
         noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
         size = scaled.max(1, initial=0.0)
-        doubted = (~(found.k_hat <= DOUBTED) & (size > MOVES)) | noisy
-        most = REFITTED if refits is None else refits
+        doubted = np.flatnonzero((~(found.k_hat <= DOUBTED) & (size > MOVES)) | noisy)
+        most = refits
+        if most is None:  # the largest ten, and others of which weights say nothing
+            doubted = doubted[np.argsort(-size[doubted], kind="stable")]
+            useless = ~(found.k_hat[doubted] <= RELIABLE)
+            doubted = np.concatenate([doubted[:REFITTED], doubted[REFITTED:][useless[REFITTED:]]])
+            most = MOST_REFITTED
         found = self._fitted_without(found, at, codes, doubted, size, most)
         return found._replace(error=error.max(1, initial=0.0))
 
@@ -122,9 +129,9 @@ class MixedSensitivity(PriorSensitivity):
         size: np.ndarray,
         most: int,
     ) -> Influence:
-        """The largest of those that are doubted, `most` at most, by integrations without them."""
+        """The largest `most` of those that are doubted by integrations without them."""
         values, refitted, astray = found.values.copy(), found.refitted.copy(), 0
-        which = np.flatnonzero(doubted) if self.found.design.n <= QUICK else np.zeros(0, dtype=int)
+        which = doubted if self.found.design.n <= QUICK else doubted[:0]
         for b in which[np.argsort(-size[which], kind="stable")][:most]:
             rows = np.flatnonzero(codes == b)
             try:
@@ -158,12 +165,14 @@ class MixedSensitivity(PriorSensitivity):
                 values[lot.blocks] += np.tensordot(w, moved, axes=1)
         return values
 
-    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+    def robust(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
+    ) -> np.ndarray:
         """Variances (k,) of means over other groups from where these came from.
 
         The jackknife (G − 1)/G Σ_g (m₋g − m̄)², each group left out by weights of the draws, or in a fit of
-        its own where those are bad (ten at most), because few groups have much weight each; of single rows
-        the sum of squared scores. Without codes groups are those of the factor that all others lie within.
+        its own where those are bad (`refits` at most), because few groups have much weight each; of single
+        rows the sum of squared scores. Without codes groups are of the factor that all others lie within.
         """
         codes = self.clusters if codes is None else codes
         self._require_summed(codes)
@@ -171,18 +180,21 @@ class MixedSensitivity(PriorSensitivity):
         if n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
         single = n == len(codes)
-        moved = self.scores(at, codes) if single else self._groups_left_out(at, codes, n)
+        moved = self.scores(at, codes) if single else self._groups_left_out(at, codes, n, refits)
         centred = moved - moved.mean(axis=0)
         return (centred**2).sum(axis=0) * (n / (n - 1) if single else (n - 1) / n)
 
-    def _groups_left_out(self, at: np.ndarray, codes: np.ndarray, n: int) -> np.ndarray:
+    def _groups_left_out(
+        self, at: np.ndarray, codes: np.ndarray, n: int, refits: int | None
+    ) -> np.ndarray:
         """The change (G, k) without each group."""
         found = self._by_weights(at, codes, n)
         assert found.k_hat is not None
         sd = np.where(self.sd[at] > 0, self.sd[at], np.inf)
         size = (np.abs(found.values) / sd).max(1, initial=0.0)
         bad = ~(found.k_hat <= RELIABLE)
-        return self._fitted_without(found, at, codes, bad, size, REFITTED).values
+        most = REFITTED if refits is None else refits
+        return self._fitted_without(found, at, codes, np.flatnonzero(bad), size, most).values
 
     def _require_summed(self, codes: np.ndarray) -> None:
         """Refuse groups that take with them a level whose effect is among the draws.
