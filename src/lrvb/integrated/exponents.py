@@ -16,10 +16,11 @@ import numpy as np
 from ..numerics.gamma import log_rising
 from .groups import Block, Groups
 from .regression import Regression
-from .row_sums import Directly, Plane, RowSums
+from .row_sums import LARGEST, Directly, Plane, RowSums
 
-_LARGEST = 200.0  # |η| up to which exponentials and products of two are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
+_FEW = 2**13  # nodes of all groups, of fewer of which a visit to each row by itself takes longer
+_CELLS = 2**22  # nodes of rows that may be in memory at a time
 _NEVER = -1e4  # η of a row that is not there: exp η = 0
 
 
@@ -76,7 +77,7 @@ class Exponents:
             if fixed.rows.weights is not None:
                 self.trials = fixed.rows.weights[:, None] * self.trials
         self.largest = float(np.abs(self.eta).max(initial=0.0))
-        self.E = np.exp(np.clip(self.eta, -_LARGEST, _LARGEST)) if fixed.intercept else None
+        self.E = np.exp(np.clip(self.eta, -LARGEST, LARGEST)) if fixed.intercept else None
         self.total: np.ndarray | None = None
         if self.E is not None and fixed.additive:
             self.total = fixed.groups.sum(self.E, axis=0)
@@ -90,7 +91,9 @@ class Exponents:
         fixed = self.fixed
         z = np.ascontiguousarray(Z.swapaxes(0, 1))
         reach = self.largest + float(np.abs(z).max(initial=0.0))
-        if self.E is None or not reach < _LARGEST:
+        cells = z[0].size * len(fixed.groups.of)
+        few = not fixed.additive and z.size < _FEW and cells < _CELLS
+        if self.E is None or few or not reach < LARGEST:
             return self._directly().line(Z)
         ez = np.exp(z)
         result = self.level[..., None] + fixed.yR[:, :, None] * z
@@ -169,8 +172,8 @@ class Exponents:
             gradient[..., 0] = (fixed.yR - rate).T
             H[..., 0, 0] = rate.T
             return gradient, H
-        if self.E is not None and self.largest < _LARGEST:
-            shift = np.exp(np.clip(moved[:, 0], -_LARGEST, _LARGEST))
+        if self.E is not None and self.largest < LARGEST:
+            shift = np.exp(np.clip(moved[:, 0], -LARGEST, LARGEST))
             e = self.E * shift[fixed.groups.of]
         else:
             eta = self.eta.copy()

@@ -104,6 +104,7 @@ class FactorDensity(ABC):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
         self.N, self.G = len(R), len(self.groups.starts)
+        self._alike: np.ndarray | None = None  # effects that move rows as β does
         self._exponential = (
             Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
         )

@@ -9,6 +9,8 @@ import numpy as np
 from .groups import Groups
 from .regression import Regression, lifted
 
+LARGEST = 200.0  # |η| up to which exponentials and products of two are far from overflow
+
 
 class Plane(NamedTuple):
     """A product grid of pairs of effects: z₁ = first, z₂ = across + along, evenly spaced.
@@ -57,11 +59,22 @@ class Directly:
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
         # rows last, (n, Q, N): what belongs to rows is then read in long runs
-        eta = np.take(np.ascontiguousarray(Z.swapaxes(1, 2)), self.groups.of, axis=2)
+        z, ask = np.ascontiguousarray(Z.swapaxes(1, 2)), self.rows.likelihood
+        linear = ask.linear(self.rows.columns) if self.ones else None
+        if linear is not None and largest(self.eta) + largest(z) < LARGEST:
+            # exp(η + z) = exp(η) exp(z), and what is linear in η + z is known for each group
+            e = np.take(np.exp(z), self.groups.of, axis=2)
+            e *= np.exp(self.eta)[:, None, :]
+            found = ask.rest(self.rows.columns, e, lifted(self.phi, 2))
+            result = self.groups.sum(found, axis=2)
+            result += self.groups.sum(linear, axis=0) * z
+            result += self.groups.sum(linear * self.eta)[:, None, :]
+            return np.ascontiguousarray(result.swapaxes(1, 2))
+        eta = np.take(z, self.groups.of, axis=2)
         if not self.ones:
             eta *= self.R[:, 0]
         eta += self.eta[:, None, :]
-        found = self.rows.likelihood.log_p(self.rows.columns, eta, lifted(self.phi, 2))
+        found = ask.log_p(self.rows.columns, eta, lifted(self.phi, 2))
         return np.ascontiguousarray(self.groups.sum(found, axis=2).swapaxes(1, 2))
 
     def plane(self, plane: Plane) -> np.ndarray:
@@ -95,3 +108,8 @@ class Directly:
         for i in range(self.R.shape[1]):
             eta = eta + self.R[:, i] * z[:, self.groups.of, i]
         return eta
+
+
+def largest(x: np.ndarray) -> float:
+    """The largest |x|."""
+    return float(max(x.max(initial=0.0), -x.min(initial=0.0)))
