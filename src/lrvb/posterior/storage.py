@@ -23,6 +23,7 @@ from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
 from .certificate import Certificate
 from .certification import ASK, Checked
+from .control import Control
 from .estimate import Estimate
 from .locals import StoredLocals
 from .polish import Polish
@@ -39,6 +40,7 @@ CERTIFICATE = (
     *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
     *("chains", "others", "relabelled", "looked"),
 )
+CONTROL = "certificate/control/shares", "certificate/control/known"
 CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
 POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
@@ -117,6 +119,9 @@ def save(
         for name in CERTIFICATE_ARRAYS:
             if getattr(found, name) is not None:
                 arrays[f"certificate/{name}"] = getattr(found, name)
+        if found.control is not None:
+            arrays |= {CONTROL[0]: found.control.shares, CONTROL[1]: found.control.known}
+            header["control"] = found.control.size
         if found.polish is not None:
             header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
             for key in POLISHED:
@@ -234,6 +239,7 @@ def posterior_of(
             weights,
             **header["certificate"],
             polish=_polish(header, archive, estimate),
+            control=_control(header, archive, T),
             **more,
         )
     return Posterior(
@@ -255,6 +261,20 @@ def posterior_of(
             {str(dim): list(labels) for dim, labels in header.get("coords", {}).items()},
         ),
     )
+
+
+def _control(header: Mapping[str, Any], archive: Archive, T: np.ndarray) -> Control | None:
+    """The normal beside a certificate's draws T (n, a), if there was one."""
+    if "control" not in header:
+        return None
+    shares, known = archive.array(CONTROL[0], (len(T),)), archive.array(CONTROL[1])
+    size = int(header["control"])
+    alike = known.ndim == 2 and known.shape[1] == T.shape[1] and len(known) % 2 == 0
+    if not alike or not 1 <= size <= T.shape[1]:
+        raise ValueError("the certificate's control and its draws have different shapes")
+    require_finite(CONTROL[0], shares)
+    require_finite(CONTROL[1], known)
+    return Control(shares, known, size)
 
 
 def _pairs(header: Mapping[str, Any], n: int) -> tuple[tuple[str, str], ...]:
