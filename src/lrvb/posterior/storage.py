@@ -42,9 +42,18 @@ CERTIFICATE = (
 )
 CONTROL = "certificate/control/shares", "certificate/control/known"
 CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
-POLISH = ("modes", "rounds", "gradients", "seconds", "concern", "severe")
+POLISH = (
+    "modes",
+    "rounds",
+    "gradients",
+    "seconds",
+    "concern",
+    "severe",
+    "slowest",
+    "unanswered",
+)
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
-SECOND = "polish/second"
+OTHERWISE = ("second", "neck")  # of a polish, where there are any
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -126,8 +135,9 @@ def save(
             header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
             for key in POLISHED:
                 arrays[f"polish/{key}"] = getattr(found.polish, key)
-            if found.polish.second is not None:
-                arrays[SECOND] = found.polish.second
+            for key in OTHERWISE:
+                if getattr(found.polish, key) is not None:
+                    arrays[f"polish/{key}"] = getattr(found.polish, key)
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -296,10 +306,12 @@ def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> 
     if "polish" not in header:
         return None
     q = len(estimate.index)
-    content: dict[str, Any] = {key: header["polish"][key] for key in POLISH}
+    stored = header["polish"]
+    content: dict[str, Any] = {key: stored[key] for key in POLISH if key in stored}
     content |= {key: archive.array(f"polish/{key}", (q,)) for key in POLISHED}
-    if SECOND in archive.names:
-        content["second"] = archive.array(SECOND, (q,))
+    for key in OTHERWISE:
+        if f"polish/{key}" in archive.names:
+            content[key] = archive.array(f"polish/{key}", (q,))
     content["modes"] = tuple(map(float, content["modes"]))
     return Polish(**content)
 
