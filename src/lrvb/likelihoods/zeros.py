@@ -264,6 +264,7 @@ class _Hurdle(_Zeros):
         there = y != 0
         # near r = ∞ the sums cancel: log(1 − P(0)) = η there, but for terms of the order of μ
         small = r > 1e7
+        r = np.where(small, 0.0, r)
         more, bent = r * first, r * second - r * (1 + r) * first**2
         return (
             np.where(there, score + np.where(small, -1.0, more), 0.0),
@@ -273,7 +274,7 @@ class _Hurdle(_Zeros):
     def _of_zero(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
         """r = P(0)/(1 − P(0)), a′ and −a″."""
         a, first, second = self.base.zero_derivatives(np.maximum(eta, _LOW), given)
-        return 1 / np.expm1(-a), first, second
+        return -np.exp(a) / np.expm1(a), first, second
 
     def scale(self, given: Given) -> Any:
         """A half: the complex rates with P(0) = 1 are at an angle of π/2."""
