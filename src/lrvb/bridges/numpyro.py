@@ -73,7 +73,7 @@ class _Sites:
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
                 size, part = site["args"]
                 raise InvalidModel(
-                    f"Plate '{name}' subsamples {part} of {size} rows, so that log p is a random number; give "
+                    f"Plate '{name}' subsamples {part} of {size} rows, so that log p is random; give "
                     "it all rows, without subsample_size."
                 )
         if not self.latent:
