@@ -80,7 +80,8 @@ def infer(
         if (second <= FAR).all():
             found = sampled.brought_back(together(sampled.chains, run))
         certificate = _certificate(kernel, values, sampled, modes, estimate, found, second)
-    certificate = certificate.after(kernel.count.gradients, time.perf_counter() - begun)
+    neck = off_the_marginal(kernel, values, found.x, found.values)
+    certificate = certificate.after(neck, kernel.count.gradients, time.perf_counter() - begun)
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
     return _posterior(density, estimate, fitted, drawn, found.x, absent, certificate)
 
@@ -117,7 +118,6 @@ def _certificate(
         second,
         found.slowest,
         bool(concern) and concern == _unanswered(fitted),
-        off_the_marginal(kernel, values, found.x, found.values),
     )
     log_weights = _log_weights(sampled.kernel, fitted)
     center, sd = found.x.mean(axis=0), found.x.std(axis=0)

@@ -15,6 +15,7 @@ from .warp import find_warp
 GRID = np.linspace(-15.0, 8.0, 47)  # sds of the driver, down to where a neck ends and up
 STEPS = 12  # of Newton's method, which needs one where the rest is normal given the driver
 SAME = 0.999  # rank correlation at which a quantity is the driver's own
+NOTHING = 30.0  # log density below the highest that has no weight
 _DONE = 1e-4  # of log density that another step would bring
 
 
@@ -47,42 +48,42 @@ def off_the_marginal(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarra
 def _marginal(kernel: Kernel, x: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Points on the ridge over a grid of x_d, and their weights; None where the rest has no maximum.
 
-    Points far out whose search does not end are left out, if they are lower than the ridge's highest by e¹⁰.
+    Points whose log p, with the curvature's log, is lower than the highest by `NOTHING` are left out.
     """
     center, sd = x.mean(axis=0), x.std(axis=0)
     rest = np.arange(len(center)) != d
     points = np.tile(center, (len(GRID), 1))
     points[:, d] += sd[d] * GRID
     value, gradient = kernel(points)
-    step = np.full(len(GRID), np.inf)
-    damping = np.zeros(len(GRID))
+    damping, step = np.zeros(len(GRID)), np.full(len(GRID), np.inf)
+    log_p = np.full(len(GRID), -np.inf)
+    proper = np.zeros(len(GRID), bool)
     for _ in range(STEPS):
-        P = -kernel.hessians(points, np.diag(sd))[:, rest][:, :, rest]
-        P = np.where(np.isfinite(P), P, 0.0)
-        w, U = np.linalg.eigh(P)
-        slope = (gradient * sd)[:, rest]
-        along = np.einsum("nij,ni->nj", U, slope)
-        firm = np.maximum(np.abs(w), 1e-3) + damping[:, None]
-        step = (along**2 / firm).sum(axis=1)
-        if (step < _DONE).all():
+        # what is found already, or will not matter, is left where it is
+        low = log_p < log_p.max() - NOTHING
+        on = np.flatnonzero((step >= _DONE) & ~low)
+        if not len(on):
             break
-        moved = points.copy()
+        P = -kernel.hessians(points[on], np.diag(sd))[:, rest][:, :, rest]
+        w, U = np.linalg.eigh(np.where(np.isfinite(P), P, 0.0))
+        along = np.einsum("nij,ni->nj", U, (gradient[on] * sd)[:, rest])
+        firm = np.maximum(np.abs(w), 1e-3) + damping[on, None]
+        step[on], proper[on] = (along**2 / firm).sum(axis=1), (w > 0).all(axis=1)
+        log_p[on] = (
+            value[on] + 0.5 * step[on] - 0.5 * np.log(np.maximum(np.abs(w), 1e-300)).sum(axis=1)
+        )
+        moved = points[on]
         moved[:, rest] += sd[rest] * np.einsum("nij,nj->ni", U, along / firm)
         new, new_gradient = kernel(moved)
-        better = new >= value
-        points = np.where(better[:, None], moved, points)
-        value, gradient = (
-            np.where(better, new, value),
-            np.where(better[:, None], new_gradient, gradient),
-        )
-        damping = np.where(better, 0.1 * damping, 10 * damping + firm.max(axis=1))
-    proper = (w > 0).all(axis=1) & (step < 100 * _DONE) & np.isfinite(value)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p = np.where(proper, value - 0.5 * np.log(np.abs(w)).sum(axis=1), -np.inf)
-    inner = np.abs(GRID) <= 2
-    if not proper[inner].all() or (~proper & (value - log_p.max() > -10)).any():
+        better = new >= value[on]
+        points[on] = np.where(better[:, None], moved, points[on])
+        value[on] = np.where(better, new, value[on])
+        gradient[on] = np.where(better[:, None], new_gradient, gradient[on])
+        damping[on] = np.where(better, 0.1 * damping[on], 10 * damping[on] + firm.max(axis=1))
+    sure = proper & (step < 100 * _DONE) & np.isfinite(value)
+    if not sure[np.abs(GRID) <= 2].all() or (~sure & (log_p > log_p.max() - NOTHING)).any():
         return None
-    weights = np.exp(log_p - log_p.max())
+    weights = np.where(sure, np.exp(log_p - log_p.max()), 0.0)
     return points, weights / weights.sum()
 
 

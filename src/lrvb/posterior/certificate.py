@@ -155,10 +155,11 @@ class Certificate:
         """Seconds that the whole answer took, compilation included, where they were measured."""
         return None if self.polish is None else self.polish.seconds
 
-    def after(self, gradients: int, seconds: float) -> Certificate:
-        """The same with what the whole answer took."""
+    def after(self, neck: np.ndarray, gradients: int, seconds: float) -> Certificate:
+        """The same with a last look at necks, and what the whole answer took."""
         assert self.polish is not None
-        return replace(self, polish=replace(self.polish, gradients=gradients, seconds=seconds))
+        last = replace(self.polish, neck=neck, gradients=gradients, seconds=seconds)
+        return replace(self, polish=last)
 
     @in_double
     def of(
