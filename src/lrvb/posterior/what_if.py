@@ -83,7 +83,11 @@ def _prior_sentence(
         if fitted.step == worst.step:
             said = f", and {fitted.change[worst.worst]:+.2g} by {sensitivity.verifies}"
     others = len({step.hyperparameter.name for step in telling}) - 1
-    more = f" ({others} more move one by {TELLING:g})" if others else ""
+    more = (
+        f" ({others} other number{'s do' if others > 1 else ' does'} so by {TELLING:g} or more)"
+        if others
+        else ""
+    )
     return f"The prior matters: {worst.said(names)}{said}{more}."
 
 
