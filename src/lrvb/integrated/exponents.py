@@ -95,12 +95,10 @@ class Exponents:
         few = not fixed.additive and z.size < _FEW and cells < _CELLS
         if self.E is None or few or not reach < LARGEST:
             return self._directly().line(Z)
+        if self.total is not None:
+            return rate_line(self.level, fixed.yR, self.total, z).swapaxes(0, 1)
         ez = np.exp(z)
         result = self.level[..., None] + fixed.yR[:, :, None] * z
-        if self.total is not None:
-            ez *= self.total[..., None]
-            result -= ez
-            return result.swapaxes(0, 1)
         for block in fixed.groups.blocks(z[0].size):  # of lambdas' defaults mypy infers no types
             E = self.E[block.rows]
             E[~block.there] = 0.0
@@ -166,12 +164,9 @@ class Exponents:
         fixed, R = self.fixed, self.fixed.R
         moved = z.transpose(1, 2, 0)  # (G, q, n)
         G, q, n = moved.shape
-        gradient, H = np.empty((n, G, q)), np.empty((n, G, q, q))
         if self.total is not None:
-            rate = self.total * np.exp(np.clip(moved[:, 0], -_ROOM, _ROOM))
-            gradient[..., 0] = (fixed.yR - rate).T
-            H[..., 0, 0] = rate.T
-            return gradient, H
+            return rate_slopes(fixed.yR, self.total, z)
+        gradient, H = np.empty((n, G, q)), np.empty((n, G, q, q))
         if self.E is not None and self.largest < LARGEST:
             shift = np.exp(np.clip(moved[:, 0], -LARGEST, LARGEST))
             e = self.E * shift[fixed.groups.of]
@@ -218,6 +213,22 @@ class Exponents:
     def _directly(self) -> Directly:
         fixed = self.fixed
         return Directly(fixed.rows, fixed.groups, fixed.R, self.theta, self.k)
+
+
+def rate_line(level: np.ndarray, y: np.ndarray, total: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """level + yz − total e^z at nodes z (G, n, Q): level, total (G, n), y (G, 1)."""
+    ez = np.exp(z)
+    ez *= total[..., None]
+    result = y[:, :, None] * z
+    result += level[..., None]
+    result -= ez
+    return result
+
+
+def rate_slopes(y: np.ndarray, total: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient (n, G, 1) and information (n, G, 1, 1) of the same at effects (n, G, 1)."""
+    rate = total * np.exp(np.clip(z[..., 0].T, -_ROOM, _ROOM))
+    return (y - rate).T[..., None], rate.T[..., None, None]
 
 
 def _logs(

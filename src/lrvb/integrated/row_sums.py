@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ..errors import InvalidModel
 from .groups import Groups
 from .regression import Regression, lifted
 
@@ -40,6 +42,22 @@ class RowSums(Protocol):
 
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
+
+
+class OneEffect(ABC):
+    """Sums that are known along lines only, of one effect a level. See: RowSums."""
+
+    @abstractmethod
+    def line(self, Z: np.ndarray) -> np.ndarray:
+        """At nodes (n, G, Q) of one effect, (n, G, Q)."""
+
+    def plane(self, plane: Plane) -> np.ndarray:
+        """Refused: these levels have one effect."""
+        raise InvalidModel("Sums along lines were asked for those of two effects a level.")
+
+    def height(self, z: np.ndarray) -> np.ndarray:
+        """At effects (n, G, 1), (n, G)."""
+        return self.line(z)[..., 0]
 
 
 class Directly:
