@@ -204,6 +204,24 @@ def test_effects_in_one_line():
     assert found[3] == -np.inf
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_sd_as_good_as_none(family):
+    """Rows without effects, and the prior at that sd: what e⁻¹⁵ leaves is below 1e-10 of any sum.
+
+    Sums of G·Q nodes round to 1e-9.
+    """
+    model, rows, _, theta = levels_model(family)
+    at = np.repeat(np.asarray(theta, float)[None], 3, axis=0)
+    at[:, model.p] = -15.0, -40.0, 15.0
+    alone = log_rows(rows, np.arange(N), rows.predictor(BETA[None])[0], np.exp(dispersion(family)))
+    expected = model._log_prior(at[:2]) + alone
+    assert_allclose(model.log_density(at[:2]), expected, rtol=0, atol=1e-9)
+    value, first, _ = model.evaluate(at)
+    assert_allclose(value[:2], expected, rtol=0, atol=1e-9)
+    assert np.abs(first[:2]).max() < 1e-9
+    assert value[2] == -np.inf
+
+
 def nested_model(family, step=0.6):
     rng = np.random.default_rng(1)
     n = 30

@@ -86,6 +86,7 @@ class FactorDensity(ABC):
         self._arrange(rows.take(self.groups.rows), R[self.groups.rows])
         kinds = np.array(self.kinds)
         self._log, self._bounded = kinds == "log", np.isin(kinds, ("log", "correlation"))
+        self._sds = np.flatnonzero(self._log[: self.p + self.k])  # of the terms, in θ
         self._box: tuple[np.ndarray, np.ndarray] | None
         self._frame: Frame | None
         self.forget()
@@ -203,9 +204,9 @@ class FactorDensity(ABC):
         return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is so large that double precision ends."""
         result = np.full(len(theta), -np.inf)
-        for at, sums in self._run(theta, self._possible(theta)):
+        for at, sums in self._run(theta, self._possible(self._covered(theta))):
             result[at] = sums.value
         return result
 
@@ -214,7 +215,7 @@ class FactorDensity(ABC):
         n = len(theta)
         first, second = np.zeros((n, self.G, self.q)), np.zeros((n, self.G, len(self._pairs)))
         value = np.full(n, -np.inf)
-        for at, sums in self._run(theta, self._possible(theta)):
+        for at, sums in self._run(theta, self._possible(self._covered(theta))):
             value[at] = sums.value
             m1, m2 = self._moments(sums.grid, sums.P)
             first[at], second[at] = m1 / sums.total[..., None], m2 / sums.total[..., None]
@@ -223,15 +224,24 @@ class FactorDensity(ABC):
     def _run(
         self, theta: np.ndarray, points: np.ndarray, rows: int = 0
     ) -> Iterator[tuple[np.ndarray, Sums]]:
-        """Sums at points with these indices: modes of many at a time, nodes of fewer."""
+        """Sums at points with these indices: modes of many at a time, nodes of fewer.
+
+        Of an sd so small that it is as good as none the levels' part is that of the smallest sd within reach.
+        """
+        covered = self._covered(theta)
+        less = (covered != theta).any(1)
         n = max(1, int(_CELLS / (max(self._width, rows) * self.nodes**self.q)))
         many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
         for start in range(0, len(points), many):
             together = points[start : start + many]
-            ends = self._ends(theta[together])
+            ends = self._ends(covered[together])
             for first in range(0, len(together), n):
                 at = together[first : first + n]
-                yield at, self._sums(theta[at], ends.at(slice(first, first + n)))
+                sums = self._sums(covered[at], ends.at(slice(first, first + n)))
+                if less[at].any():
+                    prior = self._log_prior(theta[at]) - self._log_prior(covered[at])
+                    sums = sums._replace(value=np.where(less[at], sums.value + prior, sums.value))
+                yield at, sums
 
     def _sums(self, theta: np.ndarray, ends: Ends) -> Sums:
         """The trapezoid sums of all groups at n points."""
@@ -273,7 +283,14 @@ class FactorDensity(ABC):
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Indices of points whose sds and correlations are within double precision's reach."""
         away = np.abs(theta - self.start())[:, self._bounded]
-        return np.flatnonzero((away < _REACH).all(1))
+        return np.flatnonzero((away <= _REACH).all(1))
+
+    def _covered(self, theta: np.ndarray) -> np.ndarray:
+        """The points with sds of effects no smaller than double precision reaches."""
+        least = self.start() - _REACH
+        found = theta.copy()
+        found[:, self._sds] = np.maximum(theta[:, self._sds], least[self._sds])
+        return found
 
     @property
     def _width(self) -> int:

@@ -77,7 +77,7 @@ class Outer(Levels):
         n, G, M = len(theta), self.G, len(self.nested.starts)
         value, first, second = np.full(n, -np.inf), np.zeros((n, G + M)), np.zeros((n, G + M))
         runs = _runs(self)
-        for at, sums in self._run(theta, self._possible(theta)):
+        for at, sums in self._run(theta, self._possible(self._covered(theta))):
             value[at] = sums.value
             P = sums.P / sums.total[..., None]
             first[np.ix_(at, self.place)] = (P * sums.grid).sum(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,3 +86,13 @@ def test_its_figure_shows_the_draws_and_mean_field(model: lrvb.MixedModel) -> No
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["certified (importance)", "mean field"]
     assert [label.get_text() for label in ax.get_yticklabels()] == model.certificate_.names
+
+
+def test_draws_left_out_are_the_reason_where_they_are_too_many(model: lrvb.MixedModel) -> None:
+    """One draw in fifty counts for nothing: no verdict is "trust", and the sentence says why."""
+    found = model.certificate_
+    less = replace(found, refused=found.drawn // 50)
+    assert found.verdict("x") == "trust"
+    assert less.verdict("x") == "doubtful"
+    assert "more than 1% of all" in less.sentence(["x"])
+    assert "Monte Carlo" not in less.sentence(["x"])

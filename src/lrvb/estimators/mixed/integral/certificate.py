@@ -87,7 +87,7 @@ class MixedCertificate:
             worst = max(worst, self.node_error / NODE_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
-        few = self.refused <= REFUSED * self.drawn and not self.unknown
+        few = not self._leaves_out() and not self.unknown
         sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < TAIL
         if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
@@ -155,6 +155,10 @@ class MixedCertificate:
             )
         return self.estimate, self.weighted
 
+    def _leaves_out(self) -> bool:
+        """Whether so many draws count for nothing that the others may not tell of all."""
+        return self.refused > REFUSED * self.drawn
+
     def sentence(self, names: list[str]) -> str:
         """Why the verdicts are what they are, for the quantities shown."""
         if self.method == VARIATIONAL:
@@ -174,6 +178,10 @@ class MixedCertificate:
         poor = [name for name in names if self.verdict(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
+            if self._leaves_out():
+                return (
+                    f"{head}: more than {REFUSED:.0%} of all; a narrower prior of the sds may help."
+                )
             if max(float(self.tail.get(name, -np.inf)) for name in poor) >= TAIL:
                 return f"{head}: a few draws far out decide the sd of {listed}; read the interval instead."
             return (
