@@ -61,7 +61,9 @@ def test_a_run_of_another_density_is_apart():
         chains = Polishing(kernel, values, np.full(1, mean), root, rng, tqdm(disable=True))
         runs.append(chains.go_on())
     first, moved, wider = runs
-    np.testing.assert_allclose(apart(first, chains.again()), 1, atol=1e-6)  # of the last density
+    np.testing.assert_allclose(
+        apart(first, chains.again().found), 1, atol=1e-6
+    )  # of the last density
     np.testing.assert_allclose(apart(first, moved), 1, atol=1e-6)
     np.testing.assert_allclose(apart(first, wider), 1, atol=1e-6)
     assert apart(first, wider._replace(r_hat=np.array([1.2])))[0] == ENDLESS

@@ -131,9 +131,16 @@ def with_param():
     numpyro.sample("a", dist.Normal(numpyro.param("m", 0.0), 1.0))
 
 
+def subsampled():
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", 40, subsample_size=10) as rows:
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=jnp.arange(40.0)[rows])
+
+
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
+        (subsampled, "Plate 'row' subsamples 10 of 40 rows"),
         (discrete, "Site 'z' is discrete"),
         (unbounded, "Site 'n' is discrete with unboundedly many values"),
         (raising, "raised KeyError when it was run"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
-from lrvb.numerics.hmc import average, control_variates, hmc, r_hat
+from lrvb.numerics.hmc import average, control_variates, hmc, normal_scores, r_hat
 
 COV = np.array([[4.0, 1.2, 0.0], [1.2, 1.0, -0.3], [0.0, -0.3, 0.25]])
 
@@ -55,6 +57,19 @@ def test_r_hat_sees_chains_apart():
     x[:, :10, 0] += 3.0
     assert r_hat(x)[0] > 1.3
     assert r_hat(np.ones((10, 4, 1)))[0] == 1.0
+
+
+def test_normal_scores():
+    """The same for every increasing function, normal quantiles in order; equal values have one score."""
+    x = np.random.default_rng(3).normal(size=(5, 4, 2))
+    x[..., 1] = np.round(x[..., 1])
+    scores = normal_scores(x)
+    np.testing.assert_allclose(normal_scores(np.exp(x)), scores)
+    expected = [NormalDist().inv_cdf((k + 0.5) / 20) for k in range(20)]
+    np.testing.assert_allclose(np.sort(scores[..., 0].ravel()), expected)
+    for value in np.unique(x[..., 1]):
+        assert np.ptp(scores[..., 1][x[..., 1] == value]) == 0
+    np.testing.assert_array_equal(normal_scores(np.ones((3, 2, 1))), np.zeros((3, 2, 1)))
 
 
 def test_control_variates_leave_no_error_of_a_normal():

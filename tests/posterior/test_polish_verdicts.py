@@ -41,19 +41,36 @@ def test_a_second_run_stands_for_linear_response(shift, second, verdict):
 
 
 def test_what_a_second_run_does_not_help():
-    """Chains that disagree, few draws, tails without an sd, another mode."""
+    """Chains that disagree, in the quantity or in any coordinate, few draws, tails, another mode."""
     polish = replace(POLISH, second=0 * ONE)
+    assert polish.judge(compared(0.3), 0.0)[0][0] == TRUST
     assert polish.judge(compared(0.3, tail=0.6), 0.0)[0][0] == NO
     assert polish.judge(compared(0.3), 0.2)[0][0] == NO
-    for worse in ({"r_hat": 1.1 * ONE}, {"ess": 50 * ONE}, {"sd_error": 0.2 * ONE}):
+    for worse in ({"r_hat": 1.12 * ONE}, {"ess": 50 * ONE}, {"slowest": 1.12}):
         assert replace(polish, **worse).judge(compared(0.3), 0.0)[0][0] == DOUBTFUL
+    unsure = compared(0.3)._replace(sd_error=0.2 * ONE)
+    assert polish.judge(unsure, 0.0)[0][0] == DOUBTFUL
+
+
+def test_linear_response_may_be_absent():
+    """Then one run is not enough, and two that agree are; any other concern stays."""
+    alone = replace(POLISH, concern="It does not exist.", unanswered=True)
+    assert alone.judge(compared(0.0), 0.0)[0] == (DOUBTFUL, "It does not exist.")
+    assert replace(alone, second=0.05 * ONE).judge(compared(0.9), 0.0)[0][0] == TRUST
+    assert replace(alone, second=0.12 * ONE).judge(compared(0.9), 0.0)[0][0] == DOUBTFUL
+    edge = replace(POLISH, concern="It has an edge.", second=0 * ONE)
+    assert edge.judge(compared(0.0), 0.0)[0] == (DOUBTFUL, "It has an edge.")
 
 
 def test_when_it_is_asked_for():
-    """Where HMC alone is sure of a quantity with an sd, and linear response is not."""
-    assert POLISH.asks_again(compared(0.3))
-    assert not POLISH.asks_again(compared(0.1))
-    heavy = compared(0.3)._replace(tail=np.array([0.0, 0.6]))
-    assert not POLISH.asks_again(heavy)  # of one quantity is enough
-    assert not replace(POLISH, r_hat=1.1 * ONE).asks_again(compared(0.3))
+    """Wherever linear response is not close, or absent; not where chains are lost or there is an edge."""
+    assert POLISH.asks_again(compared(0.1))
+    assert not POLISH.asks_again(compared(0.03))
+    assert replace(POLISH, concern="None.", unanswered=True).asks_again(compared(0.03))
+    assert not replace(POLISH, slowest=1.2).asks_again(compared(0.3))
     assert not replace(POLISH, concern="Something.").asks_again(compared(0.3))
+    heavy = compared(0.3)._replace(tail=np.array([0.0, 0.6]))
+    assert POLISH.asks_again(heavy)  # but then it does not stand for linear response
+    polish = replace(POLISH, second=0 * ONE)
+    assert polish.judge(heavy, 0.0)[0][0] == DOUBTFUL
+    assert polish.judge(heavy, 0.0)[1][0] == NO

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from ..numerics.hmc import root_of
 from .fits import Fitted, fit_from_draws
 from .kernel import Kernel, Values
 from .polish import PAUSE, ROUNDS, Polished, Polishing
-from .warp import find_warp
+from .warp import Warp, find_warp
 
 
 class Sampled(NamedTuple):
@@ -21,6 +22,11 @@ class Sampled(NamedTuple):
     fitted: Fitted
     found: Polished
     chains: Polishing
+    warp: Warp | None = None
+
+    def brought_back(self, found: Polished) -> Polished:
+        """Draws of the coordinates in which they were made as draws of x."""
+        return found if self.warp is None else found._replace(x=self.warp.forward(found.x))
 
     @property
     def agreed(self) -> bool:
@@ -31,7 +37,7 @@ class Sampled(NamedTuple):
 def sample(
     kernel: Kernel, values: Values, fitted: Fitted, rng: np.random.Generator, bar: tqdm
 ) -> Sampled:
-    """Polished draws from the fit. Of a funnel, fit and draws are made anew where it is straight.
+    """Polished draws from the fit. Of a funnel, draws and fit are made anew where it is straight.
 
     The draws in which chains agree best are taken; linear response is that of the same coordinates.
     """
@@ -40,36 +46,34 @@ def sample(
     best = Sampled(kernel, values, fitted, found, chains)
     for rounds in (PAUSE, ROUNDS):  # the second time from better draws
         if best.agreed:
-            return best
-        again = _straightened(kernel, values, best.found.x, rng.spawn(1)[0], bar, rounds)
+            break
+        again = _straightened(best, kernel, values, rng.spawn(1)[0], bar, rounds)
         if again is None or _worst(again.found) >= _worst(best.found):
             break
         best = again
-    if best.kernel is kernel:
-        best = best._replace(found=chains.go_on())
-    return best
+    if best.warp is not None:
+        v = best.warp.inverse(best.found.x)
+        return best._replace(fitted=fit_from_draws(best.kernel, best.values, v))
+    return best if best.agreed else best._replace(found=chains.go_on())
 
 
 def _straightened(
+    best: Sampled,
     kernel: Kernel,
     values: Values,
-    x: np.ndarray,
     rng: np.random.Generator,
     bar: tqdm,
     rounds: int,
 ) -> Sampled | None:
-    """The same in the coordinates that draws x (n, D) suggest, if they do, and if a Gaussian fits there."""
-    warp = find_warp(x)
+    """Draws in the coordinates that the best so far suggest, if they do."""
+    warp = find_warp(best.found.x)
     if warp is None:
         return None
     kernel, values = kernel.through(warp), values.through(warp)
-    fitted = fit_from_draws(kernel, values, warp.inverse(x))
-    if not fitted.converged or fitted.answer.Sigma is None:
-        return None
-    chains = Polishing(kernel, values, fitted.mean, fitted.root, rng, bar)
-    found = chains.go_on(rounds)
-    found = found._replace(x=warp.forward(found.x))
-    return Sampled(kernel, values, fitted, found, chains)
+    v = warp.inverse(best.found.x)
+    chains = Polishing(kernel, values, v.mean(axis=0), root_of(v), rng, bar)
+    sampled = Sampled(kernel, values, best.fitted, chains.go_on(rounds), chains, warp)
+    return sampled._replace(found=sampled.brought_back(sampled.found))
 
 
 def _worst(found: Polished) -> float:

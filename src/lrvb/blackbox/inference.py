@@ -19,17 +19,18 @@ from ..posterior.blocks import RealBlock
 from ..posterior.certificate import Certificate, require_whole
 from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
-from ..posterior.polish import Polish
+from ..posterior.polish import FAR, Polish
 from ..posterior.posterior import Posterior
 from ..posterior.tails import far_indices
 from ..posterior.weighted import WeightedDraws
 from .density import Density
 from .fits import Fitted, fit, fit_from_draws
-from .funnels import sample
+from .funnels import Sampled, sample
 from .gaussian import normal_draws
 from .kernel import Kernel, Values
 from .modes import Modes, find_modes
-from .polish import CHAINS, Polished, apart
+from .necks import off_the_marginal
+from .polish import Polished, apart, together
 from .power import PowerSensitivity
 
 MOST = 3000  # named values, whose covariances are one matrix
@@ -71,46 +72,16 @@ def infer(
             again = fit_from_draws(kernel, values, found.x)
             fitted = again if again.converged else fitted
             bar.update()
-    log_weights = _log_weights(sampled.kernel, fitted)
     estimate = _estimate(sampled.values, fitted)
-    concern, severe = _concern(kernel, fitted, found)
-    details = Polish(
-        found.r_hat,
-        found.ess,
-        found.mean_error,
-        found.sd_error,
-        modes.differences,
-        found.rounds,
-        kernel.count.gradients,
-        time.perf_counter() - begun,
-        concern,
-        severe,
-    )
-    far = far_indices(lambda x: kernel(x)[0], values, found.x.mean(axis=0), found.x.std(axis=0))
-    k_hat = smooth(log_weights)[1]
-    log_evidence = float(logsumexp(log_weights) - np.log(len(log_weights)))
-    certificate = Certificate(
-        estimate,
-        found.values,
-        found.weights,
-        method="hmc",
-        exact=True,
-        k_hat=k_hat,
-        ess=float(found.ess.min(initial=np.inf)),
-        log_evidence=log_evidence,
-        log_evidence_error=float(
-            np.exp(log_weights - log_weights.max()).std() / np.sqrt(len(log_weights))
-        ),
-        chains=CHAINS,
-        others=_unseen(modes, log_evidence, found),
-        polish=details,
-        far=far[list(estimate.index.values())],
-    )
+    certificate = _certificate(kernel, values, sampled, modes, estimate, found, None)
     if certificate.asks_again:
-        second = apart(found, sampled.chains.again())
-        seconds = time.perf_counter() - begun
-        details = replace(details, second=second, gradients=kernel.count.gradients, seconds=seconds)
-        certificate = replace(certificate, polish=details)
+        run = sampled.chains.again()
+        second = apart(found, run.found)
+        if (second <= FAR).all():
+            found = sampled.brought_back(together(sampled.chains, run))
+        certificate = _certificate(kernel, values, sampled, modes, estimate, found, second)
+    neck = off_the_marginal(kernel, values, found.x, found.values)
+    certificate = certificate.after(neck, kernel.count.gradients, time.perf_counter() - begun)
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
     return _posterior(density, estimate, fitted, drawn, found.x, absent, certificate)
 
@@ -119,6 +90,56 @@ _NO_RESPONSE = (
     "Linear response does not exist here: the Gaussian fit is not a strict maximum of the ELBO, as on "
     "funnels and ridges. Ask with check=True for HMC's answer, or restate the model (non-centred)."
 )
+
+
+def _certificate(
+    kernel: Kernel,
+    values: Values,
+    sampled: Sampled,
+    modes: Modes,
+    estimate: Estimate,
+    found: Polished,
+    second: np.ndarray | None,
+) -> Certificate:
+    """What the draws found say of every quantity, and a second run beside them."""
+    fitted = sampled.fitted
+    concern, severe = _concern(kernel, fitted, found)
+    details = Polish(
+        found.r_hat,
+        found.ess,
+        found.mean_error,
+        found.sd_error,
+        modes.differences,
+        found.rounds,
+        0,
+        0.0,
+        concern,
+        severe,
+        second,
+        found.slowest,
+        bool(concern) and concern == _unanswered(fitted),
+    )
+    log_weights = _log_weights(sampled.kernel, fitted)
+    center, sd = found.x.mean(axis=0), found.x.std(axis=0)
+    far = far_indices(lambda x: kernel(x)[0], values, center, sd, found.values.std(axis=0))
+    log_evidence = float(logsumexp(log_weights) - np.log(len(log_weights)))
+    return Certificate(
+        estimate,
+        found.values,
+        found.weights,
+        method="hmc",
+        exact=True,
+        k_hat=smooth(log_weights)[1],
+        ess=float(found.ess.min(initial=np.inf)),
+        log_evidence=log_evidence,
+        log_evidence_error=float(
+            np.exp(log_weights - log_weights.max()).std() / np.sqrt(len(log_weights))
+        ),
+        chains=found.chains,
+        others=_unseen(modes, log_evidence, found),
+        polish=details,
+        far=far[list(estimate.index.values())],
+    )
 
 
 def _log_weights(kernel: Kernel, fitted: Fitted) -> np.ndarray:
@@ -158,17 +179,20 @@ def _concern(kernel: Kernel, fitted: Fitted, found: Polished) -> tuple[str, bool
             "the Gaussian fit.",
             True,
         )
-    if fitted.answer.Sigma is None:
-        return "Linear response does not exist here, so that nothing stands beside HMC.", False
     if not found.sound:
         return (
             "Averages that should be zero are not, as where a density ends at an edge or has kinks; give "
             "the model in coordinates without bounds.",
             False,
         )
-    if not fitted.converged:
-        return "The Gaussian fit did not converge.", False
-    return "", False
+    return _unanswered(fitted), False
+
+
+def _unanswered(fitted: Fitted) -> str:
+    """A sentence where linear response has no answer."""
+    if fitted.answer.Sigma is None:
+        return "Linear response does not exist here, so that nothing stands beside HMC."
+    return "" if fitted.converged else "The Gaussian fit did not converge."
 
 
 def _unseen(modes: Modes, log_evidence: float, found: Polished) -> float:

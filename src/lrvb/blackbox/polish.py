@@ -5,31 +5,31 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 from tqdm import tqdm
 
-from ..numerics.hmc import MANY, Chains, average, hmc, r_hat, root_of
+from ..numerics.hmc import MANY, Chains, average, hmc, normal_scores, r_hat, root_of
 from ..posterior.polish import APART
 from .kernel import Kernel, Values
+from .outposts import outposts
 
 CHAINS = 64
 ROUNDS = 6
+AGAIN = 4  # rounds of a second run
 PAUSE = 3  # rounds after which a funnel is looked for, where chains still disagree
 ADAPT, KEEP = 12, 25
 AGREE = 1.03  # R̂ at which another round is not needed
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
 SHORT, LONGEST = 40, 160  # leapfrog steps at most, at first and where paths were cut off
 ENDLESS = 1e6  # difference of two runs that is none to speak of
-WIDER = 1.5  # than the draws are the starts of a second run
 JITTER = 0.85  # of the steps of later rounds
 
 
 class Polished(NamedTuple):
     """Draws x (n, D) of the posterior and named values (n, q), chain within step, with their quality.
 
-    Weights (n,) are those of control variates; R̂, effective draws and Monte Carlo errors of mean and
-    sd are of every value, (q,). `slowest` is the largest R̂ of the coordinates' own ranks, in which the
-    neck of a funnel is long that is short in a scale.
+    They are of `chains` chains. Weights (n,) are those of control variates; R̂, effective draws and Monte
+    Carlo errors of mean and sd are of every value, (q,). `slowest` is the largest R̂ of the coordinates' own
+    ranks, in which the neck of a funnel is long that is short in a scale.
     """
 
     x: np.ndarray
@@ -42,6 +42,7 @@ class Polished(NamedTuple):
     rounds: int
     slowest: float
     sound: bool  # whether control variates move means by no more than their errors
+    chains: int = CHAINS
 
 
 class Polishing:
@@ -62,7 +63,7 @@ class Polishing:
     ):
         self._kernel, self._values, self._rng, self._bar = kernel, values, rng, bar
         self._mean, self._root, self._path = mean, root, 0.5 * np.pi
-        self._longest = SHORT
+        self._longest, self._adapt = SHORT, (ADAPT, ADAPT // 2)
         self._x = _starts(kernel, mean, root, rng)
         self._step: float | None = None
         self._rounds: list[tuple[Chains, np.ndarray]] = []
@@ -85,17 +86,28 @@ class Polishing:
             if self.agreed or found.rounds >= until:
                 return found
 
-    def again(self) -> Polished:
-        """A second run, as long as a funnel's first: from starts `WIDER` than the draws around their mean."""
+    def again(self) -> Polishing:
+        """A second run from `outposts` of the draws, until its chains agree, for `AGAIN` rounds at most."""
         last = self._rounds[-1][0].x
         x = last.reshape(-1, self._kernel.size)
         mean, root = x.mean(axis=0), _whitened(x, self._root)
         run = Polishing(self._kernel, self._values, mean, root, self._rng, self._bar)
-        begin = mean + WIDER * (self._rng.permutation(x)[:CHAINS] - mean)
-        value, _ = self._kernel(begin)
-        run._x = np.where(np.isfinite(value)[:, None], begin, last[-1])
+        begin, good = outposts(self._kernel, mean, root, CHAINS, self._rng)
+        run._x = np.where(good[:, None], begin, last[-1])
         run._path, run._longest, run._step = self._path, self._longest, self._step
-        return run.go_on(PAUSE)
+        run._adapt = (2 * ADAPT, ADAPT // 2)
+        run.go_on(AGAIN)
+        return run
+
+    @property
+    def kept(self) -> list[tuple[Chains, np.ndarray]]:
+        """The rounds that count."""
+        return self._rounds[-((len(self._rounds) + 1) // 2) :]
+
+    @property
+    def found(self) -> Polished:
+        """What they give."""
+        return _polished(self.kept, len(self._rounds))
 
     def _round(self) -> Polished:
         r, first = len(self._rounds), self._step is None
@@ -105,7 +117,7 @@ class Polishing:
             self._mean,
             self._root,
             self._rng,
-            adapt=ADAPT if r == 0 else ADAPT // 2,
+            adapt=self._adapt[min(r, 1)],
             keep=KEEP,
             step=self._step,
             path=self._path,
@@ -116,7 +128,17 @@ class Polishing:
         values = self._values.steady(chains.x.reshape(-1, self._kernel.size))
         self._rounds.append((chains, values))
         self._bar.update()
-        return _polished(self._rounds[-((r + 2) // 2) :], r + 1)
+        return self.found
+
+
+def together(first: Polishing, second: Polishing) -> Polished:
+    """Two runs in the same coordinates as one of twice as many chains, as long as the shorter."""
+    runs = [[np.concatenate(part) for part in _columns(run.kept)] for run in (first, second)]
+    steps = min(len(run[0]) for run in runs)
+    x, gradient, g = (
+        np.concatenate([a[-steps:], b[-steps:]], axis=1) for a, b in zip(*runs, strict=True)
+    )
+    return _judged(x, gradient, g, len(first._rounds))
 
 
 def apart(first: Polished, second: Polished) -> np.ndarray:
@@ -148,11 +170,25 @@ def _starts(
     return good[np.arange(CHAINS) % len(good)]
 
 
+def _columns(kept: list[tuple[Chains, np.ndarray]]) -> list[list[np.ndarray]]:
+    """Draws, gradients and values of rounds, each (steps, chains, ·)."""
+    shape = (*kept[0][0].x.shape[:2], -1)
+    return [
+        [chains.x for chains, _ in kept],
+        [chains.gradient for chains, _ in kept],
+        [values.reshape(shape) for _, values in kept],
+    ]
+
+
 def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
-    x = np.concatenate([chains.x for chains, _ in kept])
-    gradient = np.concatenate([chains.gradient for chains, _ in kept])
-    g = np.concatenate([values for _, values in kept])
+    x, gradient, g = (np.concatenate(part) for part in _columns(kept))
+    return _judged(x, gradient, g, rounds)
+
+
+def _judged(x: np.ndarray, gradient: np.ndarray, by_chain: np.ndarray, rounds: int) -> Polished:
+    """Averages over draws x (steps, chains, D) of values (steps, chains, q), and their quality."""
     steps, chains, D = x.shape
+    g = by_chain.reshape(steps * chains, -1)
     found = average(x, gradient, g)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(found.plain_error > 0, g.var(axis=0) / found.plain_error**2, float(len(g)))
@@ -160,31 +196,23 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
         x.reshape(-1, D),
         g,
         found.weights,
-        _r_hat(g.reshape(steps, chains, -1)),
+        _r_hat(by_chain),
         ess,
         found.mean_error,
         found.sd_error,
         rounds,
-        float(r_hat(_ranked(x)).max()),
+        float(r_hat(normal_scores(x)).max()),
         found.sound,
+        chains,
     )
 
 
-def _ranked(x: np.ndarray) -> np.ndarray:
-    """Normal scores of the ranks of draws (steps, chains, d) in each coordinate: no tail is heavy in them."""
-    ranks = x.reshape(-1, x.shape[2]).argsort(axis=0).argsort(axis=0)
-    return ndtri((ranks + 0.5) / len(ranks)).reshape(x.shape)
-
-
 def _r_hat(g: np.ndarray) -> np.ndarray:
-    """R̂ of values (draws, chains, q), (q,); of positive ones the larger of theirs and their logarithms'.
+    """R̂ of values (draws, chains, q), (q,): the larger of theirs and of their ranks'.
 
     A scale near zero, where the neck of a funnel is, looks alike in chains that have never been there.
     """
-    positive = g.min(axis=(0, 1)) > 0
-    found = r_hat(g)
-    found[positive] = np.maximum(found[positive], r_hat(np.log(g[..., positive])))
-    return found
+    return np.maximum(r_hat(g), r_hat(normal_scores(g)))
 
 
 def _whitened(x: np.ndarray, root: np.ndarray) -> np.ndarray:

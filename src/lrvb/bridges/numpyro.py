@@ -70,6 +70,12 @@ class _Sites:
                 raise InvalidModel(
                     f"Site '{name}' is a numpyro.param, which has no prior; make it a numpyro.sample."
                 )
+            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+                size, part = site["args"]
+                raise InvalidModel(
+                    f"Plate '{name}' subsamples {part} of {size} rows, so that log p is random; give "
+                    "it all rows, without subsample_size."
+                )
         if not self.latent:
             raise InvalidModel("This NumPyro model has no continuous latent site.")
 

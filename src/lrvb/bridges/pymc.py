@@ -38,12 +38,19 @@ def from_pymc(model: Any) -> BlackBox:
             )
             raise InvalidModel(f"model is a {type(model).__name__}; it must be a pymc.Model{hint}.")
         try:
+            _state_erfcx()
             return BlackBox(_density(model))
         except LrvbError:
             raise
         except Exception as error:
+            hint = (
+                " Its log density draws random numbers, as with pm.Minibatch or pm.Simulator: give all data, "
+                "and a likelihood that can be computed."
+                if "RandomType" in str(error)
+                else ""
+            )
             raise InvalidModel(
-                f"PyMC could not turn this model into JAX: {type(error).__name__}: {first_line(error)}"
+                f"PyMC could not turn this model into JAX: {type(error).__name__}: {first_line(error)}{hint}"
             ) from error
 
 
@@ -63,6 +70,24 @@ def _own_settings() -> Iterator[None]:
             os.environ.pop("XLA_FLAGS", None)
         else:
             os.environ["XLA_FLAGS"] = flags
+
+
+def _state_erfcx() -> None:
+    """e^(x²)·erfc(x) in JAX, which censored normals have, where PyTensor leaves it to an absent library.
+
+    By log Φ, which has a tail: e^(x²)·2Φ(−√2·x).
+    """
+    import importlib.util
+
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.math import Erfcx
+
+    if importlib.util.find_spec("tensorflow_probability") is not None:
+        return
+
+    @jax_funcify.register(Erfcx)
+    def _(op: Any, **_: Any) -> Any:
+        return lambda x: 2 * jnp.exp(x**2 + jax.scipy.special.log_ndtr(-np.sqrt(2) * x))
 
 
 @in_double

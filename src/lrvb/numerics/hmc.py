@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 ValueAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -204,3 +205,20 @@ def r_hat(values: np.ndarray) -> np.ndarray:
         ratio = (half - 1) / half + between / within
     varies = (within > 0) & (np.ptp(values, axis=(0, 1)) > 0)
     return np.sqrt(np.where(varies, ratio, 1.0))
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """Φ⁻¹ of the ranks of values (draws, chains, q) among all of a column: no tail is heavy in them.
+
+    Equal values have their mean rank, so that a constant has no spread.
+    """
+    columns = np.ascontiguousarray(values.reshape(-1, values.shape[2]).T)
+    n = columns.shape[1]
+    order = columns.argsort(axis=1)
+    ranks = np.empty(columns.shape)
+    np.put_along_axis(ranks, order, np.arange(0.5, n)[None], axis=1)
+    ordered = np.take_along_axis(columns, order, axis=1)
+    for k in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
+        ends = [np.searchsorted(ordered[k], columns[k], side) for side in ("left", "right")]
+        ranks[k] = (ends[0] + ends[1]) / 2
+    return ndtri(ranks / n).T.reshape(values.shape)

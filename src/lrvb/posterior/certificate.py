@@ -18,8 +18,8 @@ from .blocks import FamilyBlock, RealBlock
 from .control import FEW, Control
 from .estimate import Estimate
 from .intervals import check_probability
-from .polish import Polish
-from .tails import product_index, tail_index
+from .polish import FAR, Polish
+from .tails import product_index, tail_index, unseen_square
 from .verdicts import MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
@@ -155,6 +155,12 @@ class Certificate:
         """Seconds that the whole answer took, compilation included, where they were measured."""
         return None if self.polish is None else self.polish.seconds
 
+    def after(self, neck: np.ndarray, gradients: int, seconds: float) -> Certificate:
+        """The same with a last look at necks, and what the whole answer took."""
+        assert self.polish is not None
+        last = replace(self.polish, neck=neck, gradients=gradients, seconds=seconds)
+        return replace(self, polish=last)
+
     @in_double
     def of(
         self, f: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]], prob: float = 0.94
@@ -179,10 +185,10 @@ class Certificate:
         lrvb_mean = np.concatenate([np.asarray(one(self.estimate.m)) for one in flat])
         found = self._compare(values, lrvb_mean, np.concatenate(parts))
         names = list(functions) if isinstance(f, Mapping) else range(len(lrvb_mean))
-        return self._table(values, found, self._judged(found), names, prob)
+        return self._table(values, found, self._judged(values, found), names, prob)
 
-    def _judged(self, found: Compared) -> list[tuple[str, str]]:
-        """Verdicts on functions of the quantities, by the same rules as the quantities'."""
+    def _judged(self, values: np.ndarray, found: Compared) -> list[tuple[str, str]]:
+        """Verdicts on functions of the quantities (n, p), by the same rules as the quantities'."""
         if self.polish is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ess = (found.sd / found.mean_error) ** 2
@@ -192,11 +198,25 @@ class Certificate:
                 ess=np.where(found.mean_error > 0, ess, np.inf),
                 mean_error=found.mean_error,
                 sd_error=found.sd_error,
-                second=None,
+                second=self._second(values),
+                neck=None,
             )
             return own.judge(found, self.others)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, found)
+
+    def _second(self, values: np.ndarray) -> np.ndarray | None:
+        """How far apart two runs, each half of the chains, are in values (n, p); ∞ where one was left out."""
+        polish = self.polish
+        if polish is None or polish.second is None:
+            return None
+        if not (polish.second <= FAR).all():
+            return np.full(values.shape[1], np.inf)
+        runs = np.split(values.reshape(-1, self.chains, values.shape[1]), 2, axis=1)
+        mean, sd = (np.array([f(run, axis=(0, 1)) for run in runs]) for f in (np.mean, np.std))
+        with np.errstate(all="ignore"):
+            found = np.maximum(np.abs(mean[0] - mean[1]) / sd[0], np.abs(np.log(sd[1] / sd[0])))
+        return np.where(np.ptp(values, axis=0) > 0, found, 0.0)
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n draws of every global block, resampled by their weights, shape (n, *batch, *shape)."""
@@ -265,6 +285,8 @@ class Certificate:
         found = self._compare(self._values, self.estimate.m[at], sd)
         if self.polish is not None:
             mean_error, sd_error = self.polish.mean_error, self.polish.sd_error
+            unseen = [unseen_square(v, k) for v, k in zip(self._values.T, found.tail, strict=True)]
+            sd_error = np.maximum(sd_error, 0.5 * np.array(unseen) * found.sd)
             found = found._replace(
                 mean_error=mean_error, sd_error=sd_error, quality=self.polish.r_hat
             )

@@ -187,7 +187,8 @@ class Certifier:
         ):
             return None
         sd = np.sqrt(np.diag(target.root @ target.root.T))
-        far = far_indices(target, target.statistics, target.center, sd)
+        spread = np.sqrt(np.diag(self.estimate.Sigma))
+        far = far_indices(target, target.statistics, target.center, sd, spread)
         return far[list(self.estimate.index.values())]
 
     def _of_weights(self, target: Target, weighted: Weighted) -> Certificate:

@@ -9,9 +9,16 @@ import numpy as np
 from .verdicts import DOUBTFUL, ESS, MODE, NO, TAIL, TRUST, Compared
 
 AGREED, APART = 1.05, 1.15  # R̂ to which chains agree, and from which they do not
+SETTLED = (
+    1.1  # of every coordinate, above which nothing is trusted; of a quantity that two runs repeat
+)
 NEAR, FAR = 0.15, 0.5  # gap between linear response and HMC, of a mean in sds and of a log sd
+CLOSE = 0.05  # a gap of every quantity to which no second run is needed: then the posterior is nearly normal
 REPEATED = 0.1  # the same between two runs of HMC that confirm each other
-ERROR = 0.07  # Monte Carlo error, of a mean in sds or of a log sd, above which nothing is confirmed
+CHANCE = (
+    6.0  # Monte Carlo errors of both together that may be between them: three of their difference
+)
+ERROR = 0.05  # Monte Carlo error, of a mean in sds or of a log sd, above which nothing is confirmed
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +26,11 @@ class Polish:
     """R̂, effective draws and Monte Carlo errors of every named quantity, (q,), and what was spent.
 
     `modes` are log evidences of all modes less that of the first. `concern` is a sentence that
-    withholds trust from every quantity, empty where there is none, `severe` whether it is a "no".
+    withholds trust from every quantity, empty where there is none, `severe` whether it is a "no",
+    `unanswered` whether it is that linear response has no answer: then two runs may do without it.
     `second` (q,), where there was a second run, is how far apart the two runs are: a mean in sds, a log sd.
+    `slowest` is the largest R̂ of the coordinates' ranks. `neck` (q,), of what drives a funnel, is the same
+    distance between its draws and its marginal by Laplace's method; not a number of anything else.
     """
 
     r_hat: np.ndarray
@@ -34,16 +44,15 @@ class Polish:
     concern: str = ""
     severe: bool = False
     second: np.ndarray | None = None
+    slowest: float = 1.0
+    unanswered: bool = False
+    neck: np.ndarray | None = None
 
     def asks_again(self, found: Compared) -> bool:
-        """Whether a second run of HMC could confirm what linear response does not.
-
-        Not where anything has no finite sd: what hangs together with it has tails that no run ends.
-        """
-        if self.concern or (found.tail > TAIL).any():
+        """Whether a second run of HMC must confirm the first: not where all is nearly normal, or lost."""
+        if self.severe or not self.slowest <= APART or (self.concern and not self.unanswered):
             return False
-        alone = (self.gap(found) > NEAR) & (self.r_hat <= AGREED) & (self.ess >= ESS)
-        return bool(alone.any())
+        return self.unanswered or bool((self.gap(found) > CLOSE).any())
 
     def gap(self, found: Compared) -> np.ndarray:
         """max(|shift|, |log sd ratio|) of linear response and HMC, (q,)."""
@@ -54,30 +63,37 @@ class Polish:
         gap = self.gap(found)
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.where(
-                found.sd > 0, np.maximum(self.mean_error, self.sd_error) / found.sd, 0.0
+                found.sd > 0, np.maximum(found.mean_error, found.sd_error) / found.sd, 0.0
             )
         second = self.second if self.second is not None else np.full(len(gap), np.nan)
-        every = bool((second <= FAR).all())
+        neck = self.neck if self.neck is not None else np.full(len(gap), np.nan)
+        alone = bool((second <= FAR).all()) and not bool((found.tail > TAIL).any())
         return [
-            self._one(others, every, *one)
-            for one in zip(gap, self.r_hat, self.ess, error, found.tail, second, strict=True)
+            self._one(others, alone, *one)
+            for one in zip(gap, self.r_hat, self.ess, error, found.tail, second, neck, strict=True)
         ]
 
     def _one(
         self,
         others: float,
-        every: bool,
+        alone: bool,
         gap: float,
         r_hat: float,
         ess: float,
         error: float,
         tail: float,
         second: float,
+        neck: float,
     ) -> tuple[str, str]:
-        """`every` is whether a second run was near the first in every quantity."""
+        """`alone` is whether two runs of HMC can do without linear response.
+
+        They cannot where they are apart in any quantity, nor where any has no finite sd: what hangs
+        together with it has tails that no run ends.
+        """
         seen = f"R-hat {r_hat:.2f}, gap to linear response {gap:.2f}"
         seen += f", to a second run {second:.2f}" if second <= FAR else ""
-        repeated = every and second <= REPEATED
+        by_chance = not second > max(CLOSE, CHANCE * error)
+        repeated = alone and second <= REPEATED and by_chance
         if others >= MODE:
             share = f"Another mode holds about {100 * others:.0f} % of the evidence"
             return (NO if others > 0.1 else DOUBTFUL), f"{share}, which this answer leaves out."
@@ -90,17 +106,28 @@ class Polish:
             )
         if not r_hat <= APART:
             return NO, f"Chains disagree: {seen}."
-        if not gap <= FAR and not repeated:
+        if not gap <= FAR and not repeated and not self.unanswered:
             return NO, f"Linear response and HMC differ: {seen}."
-        if self.concern:
+        if self.concern and not (self.unanswered and repeated):
             return DOUBTFUL, self.concern
-        if r_hat > AGREED or (gap > NEAR and not repeated):
+        if second > FAR:
+            return DOUBTFUL, f"A second run of HMC from far out came elsewhere; {seen}."
+        if not self.slowest <= SETTLED:
+            return DOUBTFUL, (
+                f"Chains disagree in a coordinate that this may hang on (R-hat {self.slowest:.2f}); "
+                f"{seen}."
+            )
+        if neck > REPEATED:
+            return DOUBTFUL, (
+                f"It drives a funnel whose neck the draws have missed or met too often: they are {neck:.2f} "
+                f"off its marginal by Laplace's method; {seen}."
+            )
+        close = r_hat <= (SETTLED if repeated else AGREED)
+        if not close or second > NEAR or not by_chance or (gap > NEAR and not repeated):
             return DOUBTFUL, f"Not confirmed: {seen}."
         if ess < ESS or error > ERROR:
             return (
                 DOUBTFUL,
                 f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}.",
             )
-        if second > FAR:
-            return DOUBTFUL, f"A second run of HMC from wider starts came elsewhere; {seen}."
         return TRUST, f"Confirmed: {seen}."

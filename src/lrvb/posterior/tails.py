@@ -14,10 +14,15 @@ Function = Callable[[np.ndarray], np.ndarray]
 NEAR, FAR = 20.0, 40.0  # sds from the center between which the fall is measured
 SEVERAL = 65  # points from which the program of the draws is used, and none compiled
 GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
+COUNTS = np.log(1e-3)  # of p·x² far out, in units of the center's density and of the variance
 
 
 def far_indices(
-    log_density: Function, statistics: Function, center: np.ndarray, sd: np.ndarray
+    log_density: Function,
+    statistics: Function,
+    center: np.ndarray,
+    sd: np.ndarray,
+    spread: np.ndarray,
 ) -> np.ndarray:
     """The tail index of every statistic along rays of single coordinates, (a,); 0 where it is light.
 
@@ -26,14 +31,17 @@ def far_indices(
 
     With x a statistic's distance from its value at the center, a density that falls like x^(−1/k) for
     each unit of log x has index k: no variance from ½ on. It is conditional on the other coordinates,
-    so that it may be too small in several dimensions, never because draws are few.
+    so that it may be too small in several dimensions, never because draws are few. A tail counts where its
+    squares would: a prior's that begins where the data leave e⁻⁵⁰ of the density moves no sd. `spread` (a,)
+    are the sds of the statistics.
     """
     rays = np.concatenate([np.diag(sd), -np.diag(sd)])
     steps = np.array([NEAR / 1.01, NEAR * 1.01, FAR / 1.01, FAR * 1.01])
     points = (center + steps[:, None, None] * rays).reshape(-1, len(center))
-    more = np.repeat(center[None], max(0, SEVERAL - len(points)), axis=0)
+    more = np.repeat(center[None], max(0, SEVERAL - 1 - len(points)), axis=0)
     with np.errstate(all="ignore"):
-        log_p = log_density(np.concatenate([points, more]))[: len(points)].reshape(4, -1)
+        all_of_them = log_density(np.concatenate([center[None], points, more]))
+        log_p = all_of_them[1 : 1 + len(points)].reshape(4, -1)
         away = np.abs(statistics(points) - statistics(center[None]))
         log_x = np.log(away).reshape(4, len(rays), -1)
         grown = (log_x[2] + log_x[3] - log_x[0] - log_x[1]) / 2
@@ -41,8 +49,21 @@ def far_indices(
         stretch = np.log((log_x[3] - log_x[2]) / (log_x[1] - log_x[0])) - np.log(FAR / NEAR)
         fall = (log_p[0] + log_p[1] - log_p[2] - log_p[3])[:, None] / 2 + stretch
         index = grown / fall
+        square = (log_p - all_of_them[0])[..., None] + 2 * (log_x - np.log(spread))
+        counts = square.max(axis=0) > COUNTS
     usual = np.isfinite(index) & (grown > np.log(GROWS))
-    return np.where(usual & (index > 0), index, 0.0).max(axis=0)
+    return np.where(usual & counts & (index > 0), index, 0.0).max(axis=0)
+
+
+def unseen_square(values: np.ndarray, index: float) -> float:
+    """The share of the variance beyond the farthest of n draws (n,), if their tail has this index.
+
+    A density that falls like x^(−1/k) for each unit of log x, 1/n of it beyond x, has x²/(n(1 − 2k)) of ∫x²p
+    there.
+    """
+    away = (values - values.mean()) ** 2
+    total = away.sum()
+    return float(away.max() / total / max(1 - 2 * index, 1e-9)) if total > 0 else 0.0
 
 
 def product_index(weights: np.ndarray, values: np.ndarray) -> float:

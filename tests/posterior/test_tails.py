@@ -1,0 +1,45 @@
+"""Tails: of the density on rays, and what of a variance lies beyond all draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lrvb.posterior.tails import far_indices, unseen_square
+
+
+def index(log_density, statistic, spread):
+    """Of one statistic of one coordinate with center 0 and sd 1."""
+    one = np.ones(1)
+    return far_indices(
+        lambda x: log_density(x[:, 0]), lambda x: statistic(x), 0 * one, one, spread * one
+    )[0]
+
+
+@pytest.mark.parametrize("df", [1.0, 2.0, 4.0])
+def test_a_t_has_the_index_of_its_degrees_of_freedom(df):
+    """p ~ x^(−df−1): 1/df, to the 1 % that 20 sds are not yet infinity."""
+    found = index(lambda x: -0.5 * (df + 1) * np.log1p(x**2 / df), lambda x: x, 1.0)
+    assert found == pytest.approx(1 / df, rel=0.02)
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(3.0, 1.0), (50.0, 0.0)])
+def test_a_tail_counts_where_its_squares_do(depth, expected):
+    """Cauchy's tail below e^−depth of a normal: with e^−50 it moves no sd, with e^−3 there is none."""
+
+    def log_density(x):
+        return np.logaddexp(-0.5 * x**2, -depth - np.log1p(x**2))
+
+    assert index(log_density, lambda x: x, 1.0) == pytest.approx(expected, abs=0.02)
+
+
+def test_what_no_draw_has_seen():
+    """Pareto's squares beyond the n-th part: n^(2k − 1) of them; none of what is constant."""
+    k, n = 0.25, 4000
+    x = ((np.arange(n) + 0.5) / n) ** -k
+    away = x - x.mean()
+    beyond = n ** (2 * k - 1) / (1 - 2 * k) / (away**2).mean()
+    # the farthest draw stands in the middle of its nth part, 2^k beyond its edge, less the mean
+    assert unseen_square(x, k) == pytest.approx(beyond * 2 ** (2 * k), rel=0.35)
+    assert unseen_square(np.ones(10), 0.3) == 0.0
+    assert unseen_square(x, 0.6) > 1e3
