@@ -23,6 +23,7 @@ import lrvb
 from lrvb.integrated.importance import Budget, integrate
 from lrvb.integrated.proposals import SplitT
 from lrvb.models import NormalMixture, NormalPoisson, RandomSlope
+from lrvb.posterior.costs import BRIEF
 from lrvb.posterior.proposal import refitted
 from lrvb.posterior.target import Target
 from lrvb.studies.reference import simulate
@@ -226,7 +227,7 @@ def truth(target: Target) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def run(seeds: range, part: str = "") -> pd.DataFrame:
-    """One row a quantity: both verdicts, and the errors of linear response and of the certified."""
+    """One row a quantity: three verdicts, and the errors of linear response and of the certified."""
     rows = []
     for seed in seeds:
         for name, model, data, init in cases(seed):
@@ -241,9 +242,10 @@ def run(seeds: range, part: str = "") -> pd.DataFrame:
                     print(f"{name}: no answer ({type(error).__name__})")
                     continue
                 quick = posterior._certifier.quick()
+                brief = posterior._certifier.certify(BRIEF, seed, brief=True, thorough=False)
                 certificate = posterior.certify(seed=seed)
             exact = truth(Target(posterior.response))
-            table = certificate.summary()
+            table, brief_table = certificate.summary(), brief.summary()
             if exact is None:
                 print(f"{name}: no truth; {certificate}")
                 continue
@@ -257,6 +259,9 @@ def run(seeds: range, part: str = "") -> pd.DataFrame:
                         "quantity": quantity,
                         "verdict": row["verdict"],
                         "quick": quick.quick[i][0] if quick.quick else "not checked",
+                        "brief": brief.verdicts[i][0],
+                        "brief_mean": (brief_table["mean"].iloc[i] - mean[i]) / sd[i],
+                        "brief_sd": np.log(brief_table["sd"].iloc[i] / sd[i]),
                         "method": certificate.method,
                         "k_hat": certificate.k_hat,
                         "mean": (row["lrvb_mean"] - mean[i]) / sd[i],
@@ -279,11 +284,15 @@ def main() -> None:
     )
     shown = found.groupby("verdict")[["wrong", "still wrong"]].agg(["sum", "size"])
     print(shown.to_string())
+    found["brief wrong"] = (found["brief_mean"].abs() > MEAN) | (found["brief_sd"].abs() > SD)
     print(found.groupby("quick")["wrong"].agg(["sum", "size"]).to_string())
+    print(found.groupby("brief")[["wrong", "brief wrong"]].agg(["sum", "size"]).to_string())
     bad = found[
         ((found["verdict"] == "trust") & found["wrong"])
         | ((found["verdict"] == "repaired") & found["still wrong"])
         | ((found["quick"] == "trust") & found["wrong"])
+        | ((found["brief"] == "trust") & found["wrong"])
+        | ((found["brief"] == "repaired") & found["brief wrong"])
     ]
     print(bad.round(3).to_string())
 

@@ -159,7 +159,7 @@ def certificate(
 def prior_sensitivity(table: Any, ax: Axes | None = None, *, most: int = 15) -> Axes:
     """The largest changes of `Posterior.prior_sensitivity`: a lollipop for each plain step of a prior.
 
-    Those beyond half a posterior sd, where the prior decides, are red.
+    Those beyond half a posterior sd, where the prior decides, are red; what `verify=` fitted is hollow.
     """
     try:
         from .report.what_if_plots import draw_prior_sensitivity

@@ -39,6 +39,15 @@ def test_a_whole_power_by_weights(posterior):
     assert_allclose(table.loc["log2 power of the prior", "verified"], change, rtol=0.08)
 
 
+def test_both_ways_of_a_power(posterior):
+    """12/(a + 4) at twice and half the prior's power, foretold by the same weights that verify it."""
+    table = posterior.prior_sensitivity(verify=2).set_index("hyperparameter")
+    row = table.loc["log2 power of the prior"]
+    assert row["back"] == -1.0
+    for column, power in (("verified", 2.0), ("verified_back", 0.5)):
+        assert_allclose(row[column], (12 / (power + 4) - 12 / 5) * np.sqrt(5), rtol=0.08)
+
+
 def test_prior_and_data_that_disagree_are_said(posterior):
     """Opposite directions; the likelihood's power alone is no matter of the prior."""
     table = posterior.prior_sensitivity()

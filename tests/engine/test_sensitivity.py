@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from cases import CASES, Case
-from lrvb.engine.numbers import number_changes
+from lrvb.engine.numbers import _standing_for_all, number_changes, number_steps
+from lrvb.engine.second_order import thinned
 from lrvb.engine.sensitivity import (
     means_at,
     refit_weighted,
@@ -21,7 +22,7 @@ from lrvb.engine.sensitivity import (
     row_scores,
     without,
 )
-from lrvb.posterior.hyperparameters import plain_step, stored_numbers
+from lrvb.posterior.hyperparameters import plain_steps, stored_numbers
 from lrvb.posterior.sensitivity import Sensitivity
 
 
@@ -61,6 +62,7 @@ def test_a_sample_of_rows_says_how_sds_follow():
     """All rows taken, it is the same number; a quarter of them has what a quarter can tell.
 
     Of 150 rows a mean over rows is known to 1/√150 = 8 % of their spread; three of those are let pass.
+    They are weighted anew to have the count and the score of all rows, to rounding.
     """
     case = next(case for case in CASES if case.name == "NormalPoisson-tilted")
     rng = np.random.default_rng(0)
@@ -75,6 +77,12 @@ def test_a_sample_of_rows_says_how_sds_follow():
     assert_allclose(same, exact, rtol=1e-12)
     assert np.abs(some - exact).max() < 0.25 * np.abs(exact).max()
     assert not np.array_equal(some, exact)
+    stood = _standing_for_all(response, thinned(response.fit, 150))
+    weights = stood.problem.rows.weights
+    assert_allclose(weights.sum(), 600, rtol=1e-9)
+    whole = np.concatenate(list(row_scores(response.fit)))
+    score = weights @ np.concatenate(list(row_scores(stood)))
+    assert_allclose(score, whole.sum(0), atol=1e-6 * np.abs(whole).sum(0).max())
 
 
 def test_a_number_that_only_rows_read_is_followed():
@@ -99,6 +107,49 @@ def test_a_number_that_only_rows_read_is_followed():
     # m = Σy/(3 + s²) and v = s²/(3 + s²), so that dm/ds = −2sΣy/(3 + s²)² and dv/ds = 6s/(3 + s²)²
     assert_allclose(found.d_mean[0, 0], -4 * y.sum() / 49, rtol=1e-9)
     assert_allclose(found.d_variance[0, 0], 12 / 49, rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_small_newton_step_is_the_derivative(case):
+    """The means at ε ± δ by `number_steps`: their central difference errs by δ² of a third derivative."""
+    response = case.response()
+    known = stored_numbers(response.fit.problem.traced)
+    found = number_changes(response, [h.direction() for h in known], np.eye(len(response.m)))
+    for h, d_mean, rows in zip(known, found.d_mean, found.rows, strict=True):
+        step = 1e-3 * (abs(h.value) or 1.0)
+        both = np.array([step, -step])
+        others = [h.at(h.value + s) for s in both]
+        up, down = number_steps(response, others, rows * both[:, None])
+        slope = (up - down) / (2 * step)
+        assert_allclose(d_mean, slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())
+
+
+def test_a_newton_step_follows_a_conjugate_prior_however_far():
+    """y ~ N(μ, 1), μ ~ N(b, v): the posterior's η is linear in (b/v, 1/v), so that one step is exact."""
+
+    class Mean(lrvb.Model):
+        global_blocks = {"mu": lrvb.Normal()}
+
+        def __init__(self, mu_mean=1.0, mu_var=1.0):
+            self.mu_mean, self.mu_var = mu_mean, mu_var
+
+        def global_term(self, m):
+            return -(m.mu.xx - 2 * self.mu_mean * m.mu.x) / (2 * self.mu_var)
+
+        def local_term(self, m, z, row):
+            return -(row.y**2 - 2 * row.y * m.mu.x + m.mu.xx) / 2
+
+    y = np.array([1.0, 2.0, 5.0])
+    posterior = lrvb.infer(Mean(), {"y": y})
+    what_if = posterior._what_if()
+    changes = {c.hyperparameter.name: c for c in what_if.prior_changes(posterior._at(["mu"]))}
+    before = posterior.mean("mu")["mu"]
+    for name, ends in (("mu_var", (4.0, 0.25)), ("mu_mean", (2.0, 0.0))):
+        found = changes[name]
+        for end, step, change in zip(ends, found.hyperparameter.steps, found.at_steps, strict=True):
+            assert found.hyperparameter.value + step == end
+            b, v = {"mu_mean": 1.0, "mu_var": 1.0, name: end}.values()
+            assert_allclose(before + change[0], (y.sum() + b / v) / (3 + 1 / v), rtol=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -184,15 +235,30 @@ def test_rows_elsewhere_have_no_influence_here():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "step"),
+    ("name", "value", "step", "back"),
     [
-        ("beta_var", 10.0, 30.0),
-        ("precision[0,0]", 4.0, -3.0),
-        ("tau_shape", 2.0, 1.0),
-        ("tau_rate", 2.0, 2.0),
-        ("mean[1]", 0.0, 1.0),
-        ("mean[1]", -3.0, 1.0),
+        ("beta_var", 10.0, 30.0, -7.5),
+        ("precision[0,0]", 4.0, -3.0, 12.0),
+        ("precision", 0.0, 1.0, 0.0),
+        ("tau_shape", 3.0, 1.0, -1.0),
+        ("tau_shape", 1.0, 1.0, -0.5),
+        ("tau_rate", 2.0, 2.0, -1.0),
+        ("mean[1]", 0.0, 1.0, -1.0),
+        ("mean[1]", -3.0, 1.0, -1.0),
     ],
 )
-def test_plain_steps(name, value, step):
-    assert plain_step(name, value) == step
+def test_plain_steps(name, value, step, back):
+    """Either way; a flat precision has no way back, and a shape stays positive."""
+    assert plain_steps(name, value) == (step, back)
+
+
+def test_no_step_leaves_what_is_allowed():
+    """Half the way to the least degrees of freedom, where one would be too far."""
+    assert plain_steps("dof", 3.0, least=2.0) == (1.0, -0.5)
+
+
+def test_a_mean_moves_by_the_priors_sd_that_is_stored_beside_it():
+    numbers = {"b_mean": np.array([5.0, 0.0]), "b_var": np.array(4.0), "other_mean": np.array(3.0)}
+    found = {h.name: h.steps for h in stored_numbers(numbers)}
+    assert found["b_mean[0]"] == found["b_mean[1]"] == (2.0, -2.0)
+    assert found["other_mean"] == (3.0, -1.5)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from small import dispersion, intercepts, regression, sloped
 
 from lrvb.integrated.density import Density
-from lrvb.integrated.frozen import Frozen, passes, shared
+from lrvb.integrated.frozen import Frozen, shared
 from lrvb.integrated.frozen_draws import draw, draw_cubic
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.integration import integrate_path
@@ -18,6 +18,7 @@ from lrvb.integrated.mode import climb
 from lrvb.integrated.path import Path
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
+from lrvb.integrated.stencil import passes
 from lrvb.likelihoods import likelihood_of
 
 G, SIZE = 40, 6

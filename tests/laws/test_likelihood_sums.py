@@ -10,16 +10,17 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.integrated.density import Density
 from lrvb.likelihoods import BETA
-from lrvb.likelihoods.dispersion import values_at
+from lrvb.likelihoods.dispersion import labels_of, values_at
 from lrvb.numerics.functions import NUMPY
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def test_some_likelihood_has_each_of_these_parts():
-    """Without one the laws of `apart` and `moves` would ask nothing."""
+    """Without one the laws of `apart`, `moves` and `linear` would ask nothing."""
     assert any(case.likelihood.apart for case in CASES)
     assert any(case.likelihood.moves for case in CASES)
+    assert any(case.likelihood.linear(case.y) is not None for case in CASES)
 
 
 @every_case
@@ -31,6 +32,22 @@ def test_a_kernel_is_the_density_but_for_a_constant(case):
     log_p = likelihood.log_p(y, eta, given, NUMPY)
     found = likelihood.kernel(y, eta, given) + likelihood.constant(y, given)
     assert_allclose(found, log_p, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.likelihood.linear(case.y) is not None], ids=str
+)
+def test_a_kernel_is_linear_but_for_a_function_of_exponentials(case):
+    """kernel = wη + rest(e^η), with a point's dispersions on an axis of their own."""
+    likelihood, y, n = case.likelihood, case.y, len(case.y)
+    eta = case.eta + np.linspace(-3, 3, 10).reshape(2, 5, 1)
+    labels = labels_of(likelihood.dispersions_of(y))
+    given = {
+        k: np.array([1.0, 1.01]).reshape(2, 1, 1) * v if k in labels else np.broadcast_to(v, n)
+        for k, v in case.given.items()
+    }
+    found = likelihood.linear(y) * eta + likelihood.rest(y, np.exp(eta), given)
+    assert_allclose(found, likelihood.kernel(y, eta, given), rtol=1e-12, atol=1e-12)
 
 
 @every_case
@@ -79,3 +96,6 @@ def test_shares_of_many_rows_come_from_a_table(phi):
     given = {"phi": np.array([phi, 1.4 * phi]).reshape(2, 1, 1)}
     found = BETA.kernel(y, eta, given)
     assert_allclose(found, BETA.log_p(y, eta, given) - BETA.constant(y), rtol=1e-14, atol=1e-10)
+    few = np.array([BETA.derivatives(y[::9], eta[:, [k], ::9], given) for k in range(5)])
+    many = np.array(BETA.derivatives(y, eta, given))[..., ::9]
+    assert_allclose(many, np.moveaxis(few[:, :, :, 0], 0, 2), rtol=1e-12, atol=1e-10)

@@ -34,11 +34,12 @@ def test_kernels_are_log_densities_far_out(family: str, far: float) -> None:
     y = np.array(RESPONSES[family])[:, None]
     eta = np.tile([-far, -1.0, 0.5, far], (3, 1))
     if family == "hurdle_poisson":
-        eta = np.minimum(eta, 6.0)
+        eta = np.minimum(eta, 8.0)
     expected = likelihood.log_p(y, eta, GIVEN) - likelihood.constant(y, GIVEN)
     found = likelihood.kernel(y, eta, GIVEN)
     assert_allclose(found, expected, rtol=1e-9, atol=1e-7)
-    score, information = likelihood.derivatives(y, eta, GIVEN)
+    with np.errstate(over="raise"):  # which would be a warning in the midst of a fit
+        score, information = likelihood.derivatives(y, eta, GIVEN)
     assert np.isfinite(score).all()
     assert np.isfinite(information).all()
     near = np.abs(eta) < 40  # beyond, differences of log p are rounding

@@ -15,12 +15,15 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.engine.density import CollapsedDensity
 from lrvb.posterior.costs import (
+    BRIEF,
     DRAWS,
     FEWER_STARTS,
     FITS,
+    SECOND,
+    Unasked,
     curvature_cost,
-    draws_unasked,
     start_cost,
+    unasked,
 )
 from lrvb.posterior.target import Target
 from lrvb.studies.reference import simulate
@@ -71,21 +74,26 @@ def test_the_first_draws_are_what_a_budget_can_pay(monkeypatch):
     found = certifier.certify(8192, budget=0.6, starts=0)
     assert 64 <= len(found.weights) < 600
     assert len(certifier.certify(8192, budget=1e-3, starts=0).weights) == 64
+    assert len(certifier.certify(8192, budget=1e-9, starts=0).weights) == 64  # before any pilot
 
 
 def test_what_is_made_unasked_is_counted_in_passes():
-    """Few rows: 1024 draws. Many rows: none, unless the fit was long; then as many as three fits cost."""
+    """Few rows: 1024 draws. Many rows: as many as three fits cost, and 128 in any case."""
     few = regression().response
-    assert draws_unasked(few) == DRAWS
+    assert unasked(few) == Unasked(DRAWS)
     data = simulate.normal_poisson(np.random.default_rng(0), n=3000, beta=1.0, sd=0.6)
     columns = {"x": data["x"], "y": data["y"]}
     many = lrvb.infer(lrvb.models.NormalPoisson(), columns, certify=False).response
-    assert draws_unasked(many) == 0
     passes = curvature_cost(many.fit.problem) * FITS
     for n in (2 * DRAWS, DRAWS, DRAWS // 2):
         steps = -(-(n + FEWER_STARTS * start_cost(many.fit.problem)) // passes)
-        assert draws_unasked(replace(many, fit=replace(many.fit, n_iter=steps))) == n
-    assert draws_unasked(replace(many, fit=replace(many.fit, n_iter=steps - 1))) == 0
+        assert unasked(replace(many, fit=replace(many.fit, n_iter=steps))) == Unasked(n)
+    steps -= 1
+    brief = Unasked(BRIEF, steps * passes, brief=True)
+    assert unasked(replace(many, fit=replace(many.fit, n_iter=steps))) == brief
+    least = unasked(replace(many, fit=replace(many.fit, n_iter=1)))
+    pilots = 65 + 4 * 4  # and four coordinates' sides
+    assert least == Unasked(BRIEF, BRIEF + pilots + int(SECOND / (3000 * 64)), brief=True)
 
 
 class Rates(lrvb.Model):

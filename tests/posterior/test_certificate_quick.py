@@ -29,12 +29,15 @@ class Squared(lrvb.Model):
 
 @pytest.fixture(scope="module")
 def counts() -> lrvb.Posterior:
-    """Too many rows for an automatic certificate."""
+    """As if nothing could be drawn."""
     data = simulate.normal_poisson(np.random.default_rng(5), n=2000, beta=1.0, sd=0.4)
-    return lrvb.infer(lrvb.models.NormalPoisson(), {"x": data["x"], "y": data["y"]})
+    columns = {"x": data["x"], "y": data["y"]}
+    found = lrvb.infer(lrvb.models.NormalPoisson(), columns, certify=False)
+    found.checked = found._certifier.quick()
+    return found
 
 
-def test_many_rows_have_verdicts_without_draws(counts):
+def test_what_is_not_drawn_has_verdicts_by_the_second_order(counts):
     """β is trusted, and the table says where the word comes from; a certificate replaces it."""
     assert counts.certificate is None
     assert counts.summary().loc["beta", "verdict"] == "trust"

@@ -66,15 +66,24 @@ def posterior() -> lrvb.Posterior:
 def test_the_table_of_priors(posterior):
     table = posterior.prior_sensitivity(["a", "b"], verify=1)
     assert list(table.columns) == [
-        *("hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change", "verified"),
+        *("hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change"),
+        *("verified", "back", "verified_back"),
     ]
+    assert list(posterior.prior_sensitivity(["a", "b"]).columns) == list(table.columns[:7])
     assert len(table) == 4
     assert (table["change"].abs().diff().dropna() <= 0).all()
     sd = posterior.sd(["a", "b"])
     expected = table["d_mean"] * table["step"] / sd[table["quantity"]].to_numpy()
     assert_allclose(table["change"], expected, rtol=1e-12)
-    first = table["hyperparameter"][0]
-    assert table["verified"].notna().equals(table["hyperparameter"] == first)
+    first = table["hyperparameter"][table["verified"].first_valid_index()]
+    for column in ("verified", "back", "verified_back"):
+        assert table[column].notna().equals(table["hyperparameter"] == first)
+    row = table[table["verified"].notna()].iloc[0]
+    name, data = row["hyperparameter"], line()
+    for step, change in (("step", "verified"), ("back", "verified_back")):
+        again = lrvb.infer(Line(**{name: row["value"] + row[step]}), data)
+        exact = (again.mean() - posterior.mean())[row["quantity"]] / sd[row["quantity"]]
+        assert_allclose(row[change], exact, atol=1e-6)
 
 
 def test_a_prior_that_matters_is_said():
@@ -366,6 +375,7 @@ def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
     answer = lrvb.infer(Line(slope_var=0.05), line(60))
     exact = answer.prior_sensitivity("b")
     monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
+    monkeypatch.setattr("lrvb.posterior.sensitivity.MANY_ROWS", 30)
     monkeypatch.setattr("lrvb.posterior.deletion.MANY", 30)
     again = lrvb.summarize(answer.response)
     table = again.prior_sensitivity("b")

@@ -27,6 +27,15 @@ def test_a_lollipop_for_each_step(posterior):
         lrvb.plot.prior_sensitivity(posterior.summary())
 
 
+def test_what_was_fitted_is_drawn_too(posterior):
+    """Hollow, at the steps of `verify=` and the other way."""
+    table = posterior.prior_sensitivity(verify=1)
+    ax = lrvb.plot.prior_sensitivity(table, most=len(table))
+    drawn = {c.get_label(): c.get_offsets()[:, 0] for c in ax.collections[2:]}
+    for label, column in (("fitted there", "verified"), ("and the other way", "verified_back")):
+        assert_allclose(drawn[label].filled(np.nan), table[column].to_numpy(float, na_value=np.nan))
+
+
 def test_the_largest_rows_are_named(posterior):
     table = posterior.influence("beta")
     ax = lrvb.plot.influence(table, labelled=2)

@@ -16,8 +16,9 @@ import numpy as np
 from ..errors import InvalidModel
 from ..numerics.lazy import jnp
 from ..numerics.pareto import smooth
-from ..posterior.answering import PriorChange
-from ..posterior.hyperparameters import Hyperparameter
+from ..posterior.answering import Elsewhere, PriorChange
+from ..posterior.hyperparameters import Hyperparameter, either_way
+from ..posterior.weighted import WeightedDraws
 from .density import LIKELIHOOD, Density
 from .kernel import WIDE, Batched
 
@@ -100,13 +101,13 @@ class PowerSensitivity:
 
     def known(self) -> list[Hyperparameter]:
         """log₂ powers, each 0."""
-        step = float(np.log2(self.power))
-        return [Hyperparameter(_said(name), 0.0, step, lambda _: {}) for name in self.parts]
+        steps = either_way(float(np.log2(self.power)))
+        return [Hyperparameter(_said(name), 0.0, steps, lambda _: {}) for name in self.parts]
 
     def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
         """Derivatives of the means and sds `at` in every hyperparameter."""
         found = map(self.prior_change, self.known())
-        return [PriorChange(h, d_mean[at], d_sd[at]) for h, d_mean, d_sd in found]
+        return [PriorChange(h, *(part[..., at] for part in parts)) for h, *parts in found]
 
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """Derivatives of all means and sds per doubling."""
@@ -116,17 +117,36 @@ class PowerSensitivity:
         away = T - T.mean(axis=0)
         d_mean = score @ away
         d_sd = (score @ away**2) / (2 * np.where(self.sd > 0, self.sd, 1.0))
-        return PriorChange(hyperparameter, d_mean, d_sd)
+        found = [self._weights(hyperparameter, step) for step in hyperparameter.steps]
+        center = T.mean(axis=0)
+        at_steps = [
+            w @ T - center if k <= RELIABLE else np.full_like(center, np.nan) for w, k in found
+        ]
+        return PriorChange(hyperparameter, d_mean, d_sd, np.array(at_steps))
 
-    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
-        """The change of all means at the whole power, by smoothed weights of the draws."""
-        log_w, k_hat = smooth((self.power - 1) * self._of(hyperparameter))
+    def refitted(self, hyperparameter: Hyperparameter, step: float, prob: float) -> Elsewhere:
+        """What is found at the whole power, by smoothed weights of the draws."""
+        w, k_hat = self._weights(hyperparameter, step)
         if not k_hat <= RELIABLE:
             raise InvalidModel(
-                f"{hyperparameter.name} cannot be verified at power {self.power:g}: the weights have k_hat "
+                f"{hyperparameter.name} cannot be verified at power {2**step:g}: the weights have k_hat "
                 f"{k_hat:.2f}. Take a power nearer to 1."
             )
-        return np.exp(log_w) @ self.values - self.values.mean(axis=0)
+        change = w @ self.values - self.values.mean(axis=0)
+        return Elsewhere(change, *self._weighted(w).intervals(prob))
+
+    def intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of the central intervals of all coordinates, over the draws."""
+        n = len(self.values)
+        return self._weighted(np.full(n, 1 / n)).intervals(prob)
+
+    def _weighted(self, weights: np.ndarray) -> WeightedDraws:
+        return WeightedDraws(self.values, weights, np.zeros((len(weights), 0, 0)))
+
+    def _weights(self, hyperparameter: Hyperparameter, step: float) -> tuple[np.ndarray, float]:
+        """Smoothed weights (n,) of the draws at another log₂ power, and their k̂."""
+        log_w, k_hat = smooth((2.0**step - 1) * self._of(hyperparameter))
+        return np.exp(log_w), k_hat
 
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """Where prior and likelihood pull a mean in opposite directions, or "" ."""

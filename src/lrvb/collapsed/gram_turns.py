@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..numerics.lazy import jax, jnp
-from ..statement.programs import shared
+from ..statement.programs import shared_briefly
 from ..statement.structure import Structure
 from .bilinear import coefficients, features_of, width_of
 from .gram_bend import bend_program
@@ -15,7 +15,7 @@ from .gram_programs import pairs_of
 from .turning import third_cumulant
 
 
-@shared
+@shared_briefly
 def along_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, S (k, a)) → the derivative of A along each of S, (k, d, F)."""
 
@@ -28,7 +28,7 @@ def along_program(structure: Structure) -> Callable[..., Any]:
     return along
 
 
-@shared
+@shared_briefly
 def thirds_program(structure: Structure) -> Callable[..., Any]:
     """(traced, A, Ȧ (k, d, F), columns, weights) → Σ_n w_n κ₃[Ȧφ, Ȧφ, ·]φᵀ of each Ȧ, (k, d, F)."""
     _, categorical = pairs_of(structure)
@@ -62,7 +62,7 @@ def thirds_program(structure: Structure) -> Callable[..., Any]:
     return thirds
 
 
-@shared
+@shared_briefly
 def turns_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, S (k, a), s, G, D (k, d, F)) → ∂(sᵀH̃s)/∂m of each of S, (k, a)."""
     bend = bend_program.__wrapped__(structure)  # type: ignore[attr-defined]

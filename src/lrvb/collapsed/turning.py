@@ -21,7 +21,7 @@ from ..numerics.algebra import response_root
 from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
 from ..statement.problem import Problem
-from ..statement.programs import shared
+from ..statement.programs import shared_briefly
 from ..statement.structure import Structure
 from .chunks import Chunk, chunk_length, chunks
 from .row_optimum import WIDE, cross, local_hessians, response
@@ -57,7 +57,7 @@ def numbers_at(numbers: Any, moved: Any, epsilon: Any) -> Any:
     return {**numbers, **away}
 
 
-@shared
+@shared_briefly
 def turn_program(structure: Structure) -> Callable[..., Any]:
     """(traced, moved, m, S (k, a), columns, weights) → ∂²L̄/∂x∂ε (h, a + h), then ∂(sᵀH̃s)/∂x (k, a + h)."""
     d = structure.local.size

@@ -13,6 +13,7 @@ T. Broderick and M. Jordan, "Covariances, robustness, and variational Bayes", JM
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,21 +22,27 @@ from ..collapsed.turning import Directions, numbers_at, third_cumulant
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
-from ..statement.programs import shared
+from ..statement.programs import global_program, shared_briefly
 from ..statement.structure import Structure
 from ..statement.tracing import numbers_read
 from .fitting import Fit
 from .response import Response
 from .second_order import thinned
+from .sensitivity import means_at, newton_change, require_rows, row_scores
 
 _FEW, _MANY = 16, 64  # directions that are turned together
+_SAME = 1e-8  # relative: of statistics of rows that are the same up to rounding one is enough
 
 
 class NumberChanges(NamedTuple):
-    """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for."""
+    """Of h numbers: dm*/dε (h, a), and dv/dε (h, k) of the variances that were asked for.
+
+    rows (h, a) is the part of ∂²L̄/∂m∂ε that rows have, because they read the number themselves.
+    """
 
     d_mean: np.ndarray
     d_variance: np.ndarray
+    rows: np.ndarray
 
 
 @in_double
@@ -47,7 +54,8 @@ def number_changes(
 ) -> NumberChanges:
     """Along each direction of the model's numbers; the variances are those of the functionals `of` (k, a).
 
-    With `most` at most so many rows, which stand for all, say how H̃ turns; all else is of all rows.
+    With `most` at most so many rows, which stand for all, say how H̃ turns, weighted so that they have all
+    rows' score; all else is of all rows.
     """
     fit = response.fit
     assert fit.curved is not None
@@ -58,17 +66,20 @@ def number_changes(
     program = _global_program(fit.problem.structure)
     found = program(fit.problem.traced, directions, response.eta, fit.m, S, T)
     turns, thirds = np.array(found[0]), np.asarray(found[1])
+    of_prior = turns[:h, :a].copy()
     if fit.problem.rows is not None:
         read = numbers_read(fit.problem.structure)
         own = {name: d for name, d in directions.items() if name in read}
-        sample = fit if most is None else thinned(fit, most)
-        if own and sample is not fit:
-            turns[:h] += _rows(fit, S[:0], own)
-            turns[h:] += _rows(sample, S, own)[h:]
-        elif own:
-            turns += _rows(sample, S, own)
-        else:
-            turns[h:, :a] += _rows(sample, S, {})
+        # of those that rows read, and of no others
+        moving = np.array([any(np.any(d[i]) for d in own.values()) for i in range(h)], dtype=bool)
+        own = {name: d[moving] for name, d in own.items()} if moving.any() else {}
+        sample = fit if most is None else _standing_for_all(response, thinned(fit, most))
+        p = int(moving.sum())
+        found = _rows(sample, S, own)
+        of_numbers = _rows(fit, S[:0], own) if p and sample is not fit else found[:p]
+        turns[:h][moving, :a] += of_numbers[:, :a]
+        turns[h:, :a] += found[p:, :a]
+        turns[h:, a + np.flatnonzero(moving)] += found[p:, a:]
     c = turns[:h, :a]
     dm = c @ Sigma
     d_eta = c + dm @ H
@@ -78,7 +89,36 @@ def number_changes(
             "The derivative in a hyperparameter is not finite; check the third derivatives of the model's "
             "terms at the optimum."
         )
-    return NumberChanges(dm, d_variance)
+    return NumberChanges(dm, d_variance, c - of_prior)
+
+
+@in_double
+def number_steps(
+    response: Response, others: Sequence[Mapping[str, np.ndarray]], rows: np.ndarray
+) -> np.ndarray:
+    """m (s, a) with each of other numbers of the model, by a Newton step in η; NaN beyond the domain.
+
+    The residual ∂L̄/∂m − η at m* has the global term with the new numbers themselves, so that a prior of
+    an exponential family is followed however far it goes, and of the rows their part `rows` (s, a), which
+    is of first order.
+    """
+    fit = response.fit
+    program = global_program(fit.problem.structure, 2)
+
+    def derivatives(changed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        found = program({**fit.problem.traced, **changed}, response.eta)
+        return [np.asarray(part) for part in found[2:]]
+
+    gradient, H = derivatives({})
+    etas = np.full((len(others), len(fit.m)), np.nan)
+    for s, numbers in enumerate(others):
+        there, curvature = derivatives(numbers)
+        if np.isfinite(there).all() and np.isfinite(curvature).all():
+            step = newton_change(response, there - gradient + rows[s], H - curvature)
+            etas[s] = response.eta + step
+    told = np.isfinite(etas).all(1)
+    etas[told] = means_at(fit, etas[told])
+    return etas
 
 
 @in_double
@@ -94,6 +134,28 @@ def third_order(response: Response, S: np.ndarray) -> np.ndarray:
         rows = _rows(fit, full, {}) if fit.problem.rows is not None else 0.0
         parts.append((np.asarray(found) + rows)[: len(part)])
     return np.concatenate(parts)
+
+
+def _standing_for_all(response: Response, some: Fit) -> Fit:
+    """Some of the rows, weighted anew so that their count and their score are those of all rows.
+
+    w(1 + xᵀλ) with x = (1, g_n) and λ such that Σ wx(1 + xᵀλ) is what all rows have: their score is
+    η − ∂L̄₀/∂m at the optimum, L̄₀ the global term. What varies with x over rows has then no sampling error.
+    """
+    if some is response.fit:
+        return some
+    rows = require_rows(some)
+    gradient = global_program(some.problem.structure, 2)(some.problem.traced, response.eta)[2]
+    w = np.asarray(rows.weights)
+    x = np.column_stack([np.ones(len(w)), np.concatenate(list(row_scores(some)))])
+    products = (x * w[:, None]).T @ x
+    all_rows = np.concatenate([products[0, :1], response.eta - np.asarray(gradient)])
+    missing = all_rows - products[0]
+    size = np.sqrt(np.diag(products))
+    unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
+    share = unit * np.linalg.lstsq(products * unit * unit[:, None], missing * unit, rcond=_SAME)[0]
+    rows = replace(rows, weights=w * (1 + x @ share))
+    return replace(some, problem=replace(some.problem, rows=rows))
 
 
 def _rows(fit: Fit, S: np.ndarray, moved: Directions) -> np.ndarray:
@@ -115,7 +177,7 @@ def _stacked(
     return found
 
 
-@shared
+@shared_briefly
 def _global_program(structure: Structure) -> Callable[..., Any]:
     """(numbers, moved, η, m, S, T) → the global term's turns (h + k, a + h), and κ₃[t, t, ·] (k, a)."""
 

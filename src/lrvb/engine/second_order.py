@@ -61,6 +61,20 @@ def functions(F: Callable[[Any], Any], size: int) -> list[Quantity]:
     return [one(i) for i in range(size)]
 
 
+def _directions(V_root: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    r"""b_k with V_rootᵀ b_k = q_k, the shortest in sds where V is singular.
+
+    A statistic that cannot vary (log π of a single component) has a zero row there. What a b_k then
+    misses weighs nothing: along it β = 1.
+    """
+    sd = np.sqrt((V_root**2).sum(1))
+    moving = sd > 0
+    scaled = V_root[moving] / sd[moving, None]
+    found = np.zeros(Q.shape)
+    found[moving] = np.linalg.lstsq(scaled.T, Q, rcond=None)[0] / sd[moving, None]
+    return found
+
+
 class _Tilted(NamedTuple):
     """Residual of the tilted fixed point, −½ log det(I − VH̃), and the moments, at one point of a line."""
 
@@ -129,7 +143,7 @@ class SecondOrder:
         c = second_differences(np.asarray(slopes))
         if self.rows is not None:
             c = c + self.rows.bend(fit.m, R)
-        directions = np.linalg.solve(self.V_root.T, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
+        directions = _directions(self.V_root, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
         means = means_program(fit.problem.structure)(around(fit.eta, directions))
         e = second_differences(np.asarray(means), 1 / beta - 1)
         shift = 0.5 * (Sigma @ (c + self.H @ e) + e)

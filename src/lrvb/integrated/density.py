@@ -46,12 +46,16 @@ class Density:
     @property
     def exponential(self) -> str:
         """How log p depends on e^η, as the class says that states log p itself; or nothing."""
+        return self.likelihood.exponential if self._states("exponential") else ""
+
+    def _states(self, name: str) -> bool:
+        """Whether a class that states log p, or one derived from it, says this too."""
         for base in type(self.likelihood).__mro__:
-            if "exponential" in vars(base):
-                return self.likelihood.exponential
+            if name in vars(base):
+                return True
             if "log_p" in vars(base) or "kernel" in vars(base):
-                return ""
-        return ""
+                return False
+        return False
 
     @property
     def moving(self) -> np.ndarray:
@@ -99,6 +103,18 @@ class Density:
         """log p(y | η, φ) but for the constant."""
         found = self.likelihood.kernel(columns[0], eta, self._given(columns, phi))
         return self._counted(columns, found)
+
+    def linear(self, columns: Columns) -> np.ndarray | None:
+        """w (N,) with log p = wη + `rest`; None where log p has no such form."""
+        if not self._states("rest"):
+            return None
+        found = self.likelihood.linear(columns[0])
+        return None if found is None else np.asarray(self._counted(columns, found))
+
+    def rest(self, columns: Columns, e: np.ndarray, phi: Sequence[Any] = ()) -> np.ndarray:
+        """log p less wη at e^η (…, N), which may be written over."""
+        found = self.likelihood.rest(columns[0], e, self._given(columns, phi))
+        return np.asarray(self._counted(columns, found))
 
     def derivatives(self, columns: Columns, eta: Any, phi: Sequence[Any] = ()) -> tuple[Any, Any]:
         """Score ∂/∂η and information −∂²/∂η²."""

@@ -16,10 +16,11 @@ import numpy as np
 from ..numerics.gamma import log_rising
 from .groups import Block, Groups
 from .regression import Regression
-from .row_sums import Directly, Plane, RowSums
+from .row_sums import LARGEST, Directly, Plane, RowSums
 
-_LARGEST = 200.0  # |η| up to which exponentials and products of two are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
+_FEW = 2**13  # nodes of all groups, of fewer of which a visit to each row by itself takes longer
+_CELLS = 2**22  # nodes of rows that may be in memory at a time
 _NEVER = -1e4  # η of a row that is not there: exp η = 0
 
 
@@ -76,7 +77,7 @@ class Exponents:
             if fixed.rows.weights is not None:
                 self.trials = fixed.rows.weights[:, None] * self.trials
         self.largest = float(np.abs(self.eta).max(initial=0.0))
-        self.E = np.exp(np.clip(self.eta, -_LARGEST, _LARGEST)) if fixed.intercept else None
+        self.E = np.exp(np.clip(self.eta, -LARGEST, LARGEST)) if fixed.intercept else None
         self.total: np.ndarray | None = None
         if self.E is not None and fixed.additive:
             self.total = fixed.groups.sum(self.E, axis=0)
@@ -90,14 +91,14 @@ class Exponents:
         fixed = self.fixed
         z = np.ascontiguousarray(Z.swapaxes(0, 1))
         reach = self.largest + float(np.abs(z).max(initial=0.0))
-        if self.E is None or not reach < _LARGEST:
+        cells = z[0].size * len(fixed.groups.of)
+        few = not fixed.additive and z.size < _FEW and cells < _CELLS
+        if self.E is None or few or not reach < LARGEST:
             return self._directly().line(Z)
+        if self.total is not None:
+            return rate_line(self.level, fixed.yR, self.total, z).swapaxes(0, 1)
         ez = np.exp(z)
         result = self.level[..., None] + fixed.yR[:, :, None] * z
-        if self.total is not None:
-            ez *= self.total[..., None]
-            result -= ez
-            return result.swapaxes(0, 1)
         for block in fixed.groups.blocks(z[0].size):  # of lambdas' defaults mypy infers no types
             E = self.E[block.rows]
             E[~block.there] = 0.0
@@ -163,14 +164,11 @@ class Exponents:
         fixed, R = self.fixed, self.fixed.R
         moved = z.transpose(1, 2, 0)  # (G, q, n)
         G, q, n = moved.shape
-        gradient, H = np.empty((n, G, q)), np.empty((n, G, q, q))
         if self.total is not None:
-            rate = self.total * np.exp(np.clip(moved[:, 0], -_ROOM, _ROOM))
-            gradient[..., 0] = (fixed.yR - rate).T
-            H[..., 0, 0] = rate.T
-            return gradient, H
-        if self.E is not None and self.largest < _LARGEST:
-            shift = np.exp(np.clip(moved[:, 0], -_LARGEST, _LARGEST))
+            return rate_slopes(fixed.yR, self.total, z)
+        gradient, H = np.empty((n, G, q)), np.empty((n, G, q, q))
+        if self.E is not None and self.largest < LARGEST:
+            shift = np.exp(np.clip(moved[:, 0], -LARGEST, LARGEST))
             e = self.E * shift[fixed.groups.of]
         else:
             eta = self.eta.copy()
@@ -215,6 +213,22 @@ class Exponents:
     def _directly(self) -> Directly:
         fixed = self.fixed
         return Directly(fixed.rows, fixed.groups, fixed.R, self.theta, self.k)
+
+
+def rate_line(level: np.ndarray, y: np.ndarray, total: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """level + yz − total e^z at nodes z (G, n, Q): level, total (G, n), y (G, 1)."""
+    ez = np.exp(z)
+    ez *= total[..., None]
+    result = y[:, :, None] * z
+    result += level[..., None]
+    result -= ez
+    return result
+
+
+def rate_slopes(y: np.ndarray, total: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient (n, G, 1) and information (n, G, 1, 1) of the same at effects (n, G, 1)."""
+    rate = total * np.exp(np.clip(z[..., 0].T, -_ROOM, _ROOM))
+    return (y - rate).T[..., None], rate.T[..., None, None]
 
 
 def _logs(

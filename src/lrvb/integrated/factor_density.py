@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .coordinates import FREE, Kind
 from .exponents import Exponential
 from .frame import Frame
 from .groups import gather, repeat
-from .inside import Evaluated
+from .inside import Evaluated, Summed
 from .regression import Regression
 from .row_sums import Directly, RowSums
 from .terms import Term, split_by_size
@@ -22,6 +22,13 @@ MANY = 10_000  # rows from which on a mode is looked for with few nodes at first
 _CELLS = 2.0**15  # nodes of groups × points at a time: what fits a processor's cache
 _ROWS = 2.0**17  # rows × points at a time
 _REACH = 12.0  # |log sd|, and |atanh ρ|, up to which double precision carries the sums
+
+
+class Tabulated(Protocol):
+    """What knows the sums of rows without them."""
+
+    def at(self, theta: np.ndarray) -> RowSums:
+        """The sums of rows at points θ (n, d)."""
 
 
 class Sums(NamedTuple):
@@ -66,6 +73,7 @@ class FactorDensity(ABC):
     """θ = (β, covariance of a level's q effects, dispersions): one factor's levels summed out."""
 
     ladder: tuple[int, ...]  # numbers of nodes an axis, of which the first that suffices is taken
+    extra = 0  # coordinates of what is summed out within the rows, before the dispersions
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool, nodes: int):
         R = np.concatenate([term.R for term in terms], axis=1)
@@ -104,6 +112,8 @@ class FactorDensity(ABC):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         self.rows, self.R = rows, R
         self.N, self.G = len(R), len(self.groups.starts)
+        self._alike: np.ndarray | None = None  # effects that move rows as β does
+        self.table: Tabulated | None = None  # what stands for the rows, where there is such a thing
         self._exponential = (
             Exponential(rows, self.groups, R) if rows.likelihood.exponential else None
         )
@@ -139,6 +149,10 @@ class FactorDensity(ABC):
         """Draws (k, q) from the densities at the nodes, `which` (k,) among points times groups."""
 
     @abstractmethod
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian of one θ (d,)."""
+
+    @abstractmethod
     def on(self, rows: Regression, terms: Sequence[Term]) -> Self:
         """The same sums of other rows and levels."""
 
@@ -147,6 +161,11 @@ class FactorDensity(ABC):
         """Where each group's integrand is, at n points."""
 
     # ---- the density ------------------------------------------------------------------------
+
+    @property
+    def exact(self) -> Summed:
+        """The same log density from the rows themselves."""
+        return self
 
     @property
     def kinds(self) -> list[Kind]:
@@ -259,9 +278,11 @@ class FactorDensity(ABC):
     @property
     def _width(self) -> int:
         """What has nodes: groups, or their rows."""
-        return self.N if self._exponential is None else self.G
+        return self.N if self._exponential is None and self.table is None else self.G
 
     def _rows_at(self, theta: np.ndarray) -> RowSums:
+        if self.table is not None:
+            return self.table.at(theta)
         if self._exponential is not None:
             return self._exponential.at(theta, self.k)
         return Directly(self.rows, self.groups, self.R, theta, self.k)

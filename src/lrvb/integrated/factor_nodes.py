@@ -18,6 +18,7 @@ EACH = (
 _MARGIN = 1.05  # by which ends found at some points are moved outwards for others
 _MOVE = 1e-2  # of differences of means in θ
 _SCANNED = 25, 15  # nodes an axis of grids on which windows are found, of one effect and of two
+_HURRIED = 17, 15  # and in a hurry
 _STEPS = 50  # of Newton's, to the modes
 _EVEN, _BENT = 61, 31  # even nodes that are tried before bent ones, and the fewest of those
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
@@ -143,11 +144,18 @@ class FactorNodes(FactorDensity):
             low, high = np.minimum(low, found_low[0]), np.maximum(high, found_high[0])
         self._box = low * _MARGIN, high * _MARGIN
 
+    @property
+    def _scanned(self) -> int:
+        """Nodes an axis of a grid on which a window is found."""
+        return (_HURRIED if self.hurried else _SCANNED)[self.q - 1]
+
     def _like_beta(self) -> np.ndarray:
         """The effects A (G, q, p) with which RA is nearest to X in each group's rows."""
-        R, X = self.R[:, :, None], self.rows.X[:, None]
-        square = self.groups.sum(R * R.swapaxes(1, 2), axis=0)
-        return np.linalg.pinv(square) @ self.groups.sum(R * X, axis=0)
+        if self._alike is None:
+            R, X = self.R[:, :, None], self.rows.X[:, None]
+            square = self.groups.sum(R * R.swapaxes(1, 2), axis=0)
+            self._alike = np.linalg.pinv(square) @ self.groups.sum(R * X, axis=0)
+        return self._alike
 
     def _seen(self, sums: Sums) -> tuple[np.ndarray, np.ndarray]:
         """Means (G, q) and covariances (G, q, q) of the groups' effects at one point."""
@@ -163,7 +171,7 @@ class FactorNodes(FactorDensity):
 
         def look(groups: np.ndarray, *window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             here = copy(self) if len(groups) == self.G else self._only(groups)[0]
-            here.nodes = _SCANNED[self.q - 1]
+            here.nodes = self._scanned
             rows = sums if len(groups) == self.G else here._rows_at(theta)
             grid, f = here._heights(rows, precision, Ends(*window))
             return f, here._nodes(grid)
@@ -174,7 +182,7 @@ class FactorNodes(FactorDensity):
         """Sums of all groups at one point (1, d), with as many nodes as half of them confirm."""
         every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
         here = copy(self)
-        here.nodes = _SCANNED[self.q - 1]
+        here.nodes = self._scanned
         while True:
             sums = here._sums(theta, ends)
             half = 2**self.q * sums.P[:, :, *every].sum(axes)

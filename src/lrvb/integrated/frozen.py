@@ -12,8 +12,6 @@ for each node, and no visit to the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
-from math import comb
 
 import numpy as np
 
@@ -23,16 +21,12 @@ from .factor_density import Ends
 from .inside import Evaluated
 from .mode import differenced
 from .regression import lifted
+from .stencil import STEP, Monomial, polynomials, products
 
-_STEP = 1.75  # sds between the points through which a polynomial goes: two of them on each side
 _CELLS = 2**16  # nodes × points at a time: what fits a processor's cache
 _POINTS = 32  # of them
 _SAMPLE = 4096  # rows that are tried before all are
 MOST = 5e7  # numbers that are kept
-_WHOLE = 4  # coordinates up to which all products of degree three are among the polynomials
-
-#: (axis, power), … of a product of coordinates
-Monomial = tuple[tuple[int, int], ...]
 
 
 def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +36,8 @@ def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
     has a part of log p for itself.
     """
     density, R, p, k = inside.rows.likelihood, inside.R, inside.p, inside.k
-    moving = density.moving
+    none = np.zeros(inside.extra)
+    moving, apart = np.r_[none, density.moving], np.r_[none > 0, density.apart]
     columns = np.zeros((len(R), p + k + len(moving)))
     columns[:, :p], columns[:, p + k :] = inside.rows.X, moving
     few = slice(None, None, max(1, len(R) // _SAMPLE))
@@ -58,15 +53,8 @@ def shared(inside: Factor) -> tuple[np.ndarray, np.ndarray]:
     found[found] = left(slice(None), found.copy())
     A = np.where(found, A, 0.0)
     found[p : p + k] = True
-    found[p + k :] |= density.apart
+    found[p + k :] |= apart
     return found, A
-
-
-def passes(others: int) -> int:
-    """Visits to the rows that the polynomials of so many coordinates ask for."""
-    if others > _WHOLE:
-        return 1 + 4 * others + 2 * comb(others, 2)
-    return 1 + 4 * others + 4 * comb(others, 2) + 2 * comb(others, 3)
 
 
 class Frozen:
@@ -93,7 +81,7 @@ class Frozen:
         self.A = np.where(own, A, 0.0)
         self.others = np.flatnonzero(~own)
         self._apart = self._counted()
-        self.step = _STEP * spread[self.others]
+        self.step = STEP * spread[self.others]
         self.precision = inside._precision(center[None])[0][0]
         ends = inside._ends(center[None])
         grid, f = self._heights(center, ends)
@@ -159,48 +147,12 @@ class Frozen:
     def _polynomials(self, f: np.ndarray, ends: Ends) -> dict[Monomial, np.ndarray]:
         """Coefficients (G, K) of products of t, the others in steps."""
 
-        def at(*moves: tuple[int, float]) -> np.ndarray:
+        def at(moves: np.ndarray) -> np.ndarray:
             theta = self.center.copy()
-            for axis, t in moves:
-                theta[self.others[axis]] += t * self.step[axis]
+            theta[self.others] += moves * self.step
             return self._heights(theta, ends)[1] - f
 
-        found: dict[Monomial, np.ndarray] = {}
-        axes, odd, even = range(len(self.others)), {}, {}
-        whole = len(axes) <= _WHOLE and not self.rough
-        for i in axes:
-            up, down = at((i, 1.0)), at((i, -1.0))
-            odd[i], even[i] = up - down, up + down
-            if self.rough:
-                found[((i, 1),)], found[((i, 2),)] = odd[i] / 2, even[i] / 2
-                continue
-            high, low = at((i, 2.0)), at((i, -2.0))
-            far_odd, far_even = high - low, high + low
-            found[((i, 1),)] = (8 * odd[i] - far_odd) / 12
-            found[((i, 2),)] = (16 * even[i] - far_even) / 24
-            found[((i, 3),)] = (far_odd - 2 * odd[i]) / 12
-            found[((i, 4),)] = (far_even - 4 * even[i]) / 24
-        for i, j in combinations(axes, 2):
-            if self.rough:  # from one corner: what it has of degree three is left out
-                corner = at((i, 1.0), (j, 1.0))
-                found[(i, 1), (j, 1)] = corner - (odd[i] + even[i] + odd[j] + even[j]) / 2
-                continue
-            up, down = at((i, 1.0), (j, 1.0)), at((i, -1.0), (j, -1.0))
-            if not whole:
-                found[(i, 1), (j, 1)] = (up + down - even[i] - even[j]) / 2
-                continue
-            right, left = at((i, 1.0), (j, -1.0)), at((i, -1.0), (j, 1.0))
-            found[(i, 1), (j, 1)] = (up + down - right - left) / 4
-            found[(i, 2), (j, 1)] = (up - down - right + left) / 4 - odd[j] / 2
-            found[(i, 1), (j, 2)] = (up - down + right - left) / 4 - odd[i] / 2
-            found[(i, 2), (j, 2)] = (up + down + right + left) / 4 - (even[i] + even[j]) / 2
-        for some in combinations(axes, 3) if whole else ():
-            rest = (at(*((i, 1.0) for i in some)) - at(*((i, -1.0) for i in some))) / 2
-            rest -= sum(odd[i] for i in some) / 2
-            for i, j in combinations(some, 2):
-                rest -= found[(i, 2), (j, 1)] + found[(i, 1), (j, 2)]
-            found[tuple((i, 1) for i in some)] = rest
-        return found
+        return polynomials(at, len(self.others), self.rough)
 
     def _coefficients(self, theta: np.ndarray) -> np.ndarray:
         """c (n, F) of the features."""
@@ -210,9 +162,7 @@ class Frozen:
             once = 0.5 if i == j else 1.0
             columns.append(-once * (precision[:, i, j] - self.precision[i, j]))
         t = (theta - self.center)[:, self.others] / self.step
-        for monomial in self.monomials:
-            columns.append(np.prod([t[:, axis] ** power for axis, power in monomial], axis=0))
-        return np.stack(columns, axis=1)
+        return np.column_stack([*columns, products(t, self.monomials)])
 
     def _moved(self, theta: np.ndarray) -> np.ndarray:
         """How far coordinates with the levels' columns move their means, (n, q)."""

@@ -90,6 +90,12 @@ class Held:
             value[at] += counts[g] * each
         return value
 
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """What the log density is off by at n points, (n,), as the rows say."""
+        return self.inside.error(theta) + np.abs(
+            self.log_density(theta) - self.inside.log_density(theta)
+        )
+
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one point, by differences."""
         return differenced(self.log_density, 1e-3)(theta)

@@ -17,6 +17,7 @@ from ..errors import LrvbError
 from ..numerics.pareto import smooth, smooth_columns
 from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 
+Earlier = tuple[Proposal, np.ndarray, np.ndarray]  # points (n, d) of it, and the target there (n,)
 Refit = Callable[[np.ndarray, np.ndarray], Proposal]
 Wanting = Callable[["Weighted"], "np.ndarray | None"]
 
@@ -45,11 +46,13 @@ class Budget:
 class Weighted:
     """Draws x (n, d) with normalised weights (n,); k_hat judges the weights, ess counts their worth.
 
-    log_evidence is log ∫ exp(target), with its Monte Carlo error; `raw` are the unsmoothed weights.
+    log_evidence is log ∫ exp(target), with its Monte Carlo error; `raw` are the unsmoothed weights;
+    log_p and log_q are log densities (n,) of the target and of what was drawn from.
     """
 
     x: np.ndarray
     log_p: np.ndarray
+    log_q: np.ndarray
     weights: np.ndarray
     raw: np.ndarray = field(repr=False)
     k_hat: float
@@ -106,12 +109,13 @@ def integrate(
     progress: Callable[[int, int], None] | None = None,
     wanting: Wanting | None = None,
     again: Refit | None = None,
+    before: Earlier | None = None,
 ) -> Weighted:
     """Weighted draws of exp(target)/Z and log Z; target maps points (n, d) to (n,), −∞ where zero.
 
     refit makes the next proposal from draws and weights (two t's by default), `again` where those of the last
     were poor; progress is called with the draws done and expected; `wanting` tells where more draws are
-    to be desired, by log factors of the weights (n,), or that none are.
+    to be desired, by log factors of the weights (n,), or that none are. Draws made `before` count among them.
     """
     budget = budget or Budget()
     refit = refit or (lambda x, w: fit_blocks(x, w, 0))
@@ -120,6 +124,9 @@ def integrate(
     counts: list[int] = []
     xs: list[np.ndarray] = []
     values: list[np.ndarray] = []
+    if before is not None:
+        proposals, counts = [before[0], start], [len(before[1])]
+        xs, values = [before[1]], [before[2]]
     last, drawn, poor = budget.rounds == 0, 0, False
     while True:
         n = max(budget.final, drawn) if last else budget.explore * (2 if poor else 1)
@@ -128,12 +135,13 @@ def integrate(
         xs.append(x)
         values.append(_evaluated(target, x))
         points, log_p = np.concatenate(xs), np.concatenate(values)
-        log_w = log_p - pooled(proposals, counts).log_density(points)
+        log_q = pooled(proposals, counts).log_density(points)
+        log_w = log_p - log_q
         if progress is not None:
             progress(len(points), len(points) + (0 if last else budget.final))
         if last:
             drawn += n
-            found = _weighted(points, log_p, log_w)
+            found = _weighted(points, log_p, log_q)
             lacking = None if wanting is None or 2 * drawn > budget.limit else wanting(found)
             if lacking is None:
                 return found
@@ -193,14 +201,16 @@ def _evaluated(target: Target, x: np.ndarray) -> np.ndarray:
     return value
 
 
-def _weighted(x: np.ndarray, log_p: np.ndarray, log_w: np.ndarray) -> Weighted:
+def _weighted(x: np.ndarray, log_p: np.ndarray, log_q: np.ndarray) -> Weighted:
     """The verdict: smoothed weights, k̂, effective draws, evidence and its error."""
+    log_w = log_p - log_q
     n = len(log_w)
     raw = np.exp(log_w - logsumexp(log_w))
     smoothed, k_hat = smooth(log_w)
     return Weighted(
         x=x,
         log_p=log_p,
+        log_q=log_q,
         weights=np.exp(smoothed),
         raw=raw,
         k_hat=k_hat,

@@ -11,6 +11,7 @@ from .coordinates import Bend, Kind
 from .crossed import Crossed
 from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
+from .few import can_tabulate, tabulate
 from .gaussian import Gaussian
 from .held import Held, can_hold
 from .importance import Budget, integrate, resampled, tempered
@@ -25,6 +26,7 @@ from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NotSmooth, learn, points_needed
+from .tabled import Tabled
 from .wanting import in_sds, uncertain
 
 Progress = Callable[[int, int], None]
@@ -32,10 +34,12 @@ Progress = Callable[[int, int], None]
 NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
+_EXACT = 8  # of them where a table is compared with the rows
 _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
 _SAMPLE = 256  # draws at which levels' moments are made, where they cost as much as the density
+_FEWER = 32  # of them where θ is known so well that they hardly change with it
 _FIRST = 128  # draws of a start that tell where nodes will be needed
 _MANY = 1000  # rows of nested factors, of more of which some find the mode first
 _NEAR = 0.3  # to so many of their sds
@@ -91,18 +95,41 @@ def integrate_path(
     start: np.ndarray | None = None,
 ) -> Integral:
     """θ = (β, hyperparameters) of any other response: levels are summed inside."""
+    d = len(inside.kinds)
+    wanted = budget or fewer(enough(d, inside.fewest), d, inside.work)
+    if can_tabulate(inside, wanted):
+        try:
+            return _drawn(inside, wanted, seed, progress, start, tables=True)
+        except (NotSmooth, NoMode) as error:  # the rows themselves may do
+            start = error.evidence.get("mode", start)
+            if isinstance(inside, Factor):
+                inside.forget()
+    return _drawn(inside, wanted, seed, progress, start)
+
+
+def _drawn(
+    inside: Inside,
+    wanted: Budget,
+    seed: int,
+    progress: Progress | None,
+    start: np.ndarray | None,
+    tables: bool = False,
+) -> Integral:
+    """With `tables` one of them stands for the rows; `NotSmooth` where there is none that does."""
     kinds, p = inside.kinds, inside.p
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
-    wanted = budget or fewer(enough(len(kinds), inside.fewest), len(kinds), inside.work)
-    if isinstance(inside, Factor) and _is_many(wanted, inside):
+    tabled = None
+    if tables:
+        tabled, mode = tabulate(inside, theta, longest)
+    if tabled is None and isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
             with np.errstate(over="ignore"):  # far from its center, which its mode tells
                 return integrate_many(Together(inside), inside, theta, longest, seed, progress)
         except (NotSmooth, NoMode) as error:
             theta = error.evidence.get("mode", theta)
             inside.forget()
-    if not _is_held(wanted, inside):
+    if tabled is None and not _is_held(wanted, inside):
         begin(wanted, inside, len(kinds))
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
@@ -115,18 +142,21 @@ def integrate_path(
         H[p:, p:] = found.hessian
         return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
 
-    if isinstance(inside, Nested | Chain) and len(inside.given.X) > _MANY:
-        theta = _mode_of_some(inside, theta, longest)
-    mode, hessian = settled(theta)
+    hessian = None
+    if tabled is None:
+        if isinstance(inside, Nested | Chain) and len(inside.given.X) > _MANY:
+            theta = _mode_of_some(inside, theta, longest)
+        mode, hessian = settled(theta)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
     met = np.array([mode.x, up, 2 * mode.x - up])
-    inside.choose_nodes(met)
-    density: Evaluable = inside
-    few, held = _is_learnt(wanted, inside, len(kinds)), None
+    stand: Held | Tabled | None = tabled
+    (tabled or inside).choose_nodes(met)
+    few = tabled is None and _is_learnt(wanted, inside, len(kinds))
     if isinstance(inside, Factor) and _is_held(wanted, inside):
-        density = held = Held(inside, around(mode))
-        mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
+        stand = Held(inside, around(mode))
+        mode, few = climb(stand.log_density, mode.x, stand.derivatives, longest), False
+    density: Evaluable = stand or inside
     nested = isinstance(inside, Nested | Chain)
     # of deeper chains the curvature of β, which bends a path, is approximate
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
@@ -140,9 +170,9 @@ def integrate_path(
             if isinstance(inside, Nested) and straight:
                 path = Path(density, mode, hessian)
     else:
-        wanted = affordable(wanted, inside.work if held is None else held.work)
+        wanted = affordable(wanted, (stand or inside).work)
     proposal = probed(path.log_density, path.start, path.axes)
-    if nested:
+    if nested and tabled is None:
         x = proposal.draw(_FIRST, seed)
         log_w = path.log_density(x) - proposal.log_density(x)
         points = path.natural(x[resampled(tempered(log_w, 1.0), _CHECKED)])
@@ -180,27 +210,33 @@ def integrate_path(
         )
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
-        checked = inside.error(points)
-        if held is not None:
-            checked = checked + np.abs(held.log_density(points) - inside.log_density(points))
+        checked = (stand or inside).error(points)
+        if tabled is not None:
+            off = tabled.off(points[:: _CHECKED // _EXACT])
+            if not off < NODE_ERROR:
+                raise NotSmooth(f"A table of the rows is off by {off:.2g}.", off=off, mode=mode.x)
+            checked = checked + off
         if checked.max() < NODE_ERROR or looks == _LOOKS - 1:
             break
         # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
         worst = points[np.argsort(-checked)[:_WORST]]
         met = np.concatenate([met, worst])
-        inside.choose_nodes(met)
-        if held is not None:
-            held.reach(np.concatenate([around(mode), met[3:]]))
-        wanted = affordable(wanted, inside.work if held is None else held.work)
+        (tabled or inside).choose_nodes(met)
+        if isinstance(stand, Held):
+            stand.reach(np.concatenate([around(mode), met[3:]]))
+        wanted = affordable(wanted, (stand or inside).work)
         kept = None if nested else []
+    if tabled is not None:
+        tabled.lend()
     if nested:  # whose moments cost as much as the density itself
-        sample = natural[resampled(weighted.weights, _SAMPLE)]
-        _, first, second = inside.evaluate(sample)
-        return Integral(natural, weighted, float(checked.max()), inside, first, second, sample)
+        sample = natural[resampled(weighted.weights, _SAMPLE if tabled is None else _FEWER)]
+        _, first, second = density.evaluate(sample)
+        off = float(checked.max())
+        return Integral(natural, weighted, off, inside, first, second, sample, near=tabled)
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), inside)
+        return Integral(natural, weighted, float(checked.max()), inside, near=tabled)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), inside, first, second)
+    return Integral(natural, weighted, float(checked.max()), inside, first, second, near=tabled)
 
 
 def integrate_scattered(

@@ -17,7 +17,7 @@ from .effort import EASY, FEW_LEVELS, LONG
 from .factor import Factor
 from .factor_nodes import TOLERANCE
 from .fixed import Fixed
-from .frozen import MOST, passes, shared
+from .frozen import MOST, shared
 from .frozen import Frozen as FrozenFactor
 from .frozen_draws import EXACT, POINTS, Drawn, draw, draw_cubic
 from .importance import resampled
@@ -25,6 +25,7 @@ from .inside import Evaluable, Inside
 from .integral import Integral
 from .mode import Mode, NoMode, climb, steadied
 from .path import Path
+from .stencil import passes
 from .surrogate import CHECKED, NotSmooth, points_needed
 
 _ROWS = 300  # the first mode is that of the geometric mean of so many rows and all of them,

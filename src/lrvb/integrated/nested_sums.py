@@ -20,7 +20,7 @@ from .terms import Term
 
 REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
 # steps of the grid, in units of the smallest conditional sd
-_STEPS = 1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25
+STEPS = 1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25
 _START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid
@@ -28,6 +28,7 @@ _COARSE = 41  # nodes on which a level's information is first looked for
 _SINGLE = 1e-25  # of an inner sum where its outer effect most probably is, for single precision
 _LARGEST = 200.0  # |η| for which exponentials are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
+_CELLS = 2**16  # rows × nodes at a time: what fits a processor's cache
 _EXTREME = 8.0  # |log sd| up to which grids are made
 
 
@@ -128,7 +129,7 @@ class NestedSums:
         found = [self._informations(t) for t in theta]
         self.information = max(i for i, _ in found), max(o for _, o in found)
         self.single = True
-        for step in _STEPS:
+        for step in STEPS:
             self.step = step
             if self.error(theta).max() < TOLERANCE:
                 return
@@ -166,11 +167,11 @@ class NestedSums:
         passed = inner / (1 + sd_i**2 * inner)
         return float(inner.max()), float(self.above.sum(passed, axis=0).max())
 
-    def _grid(self, theta: np.ndarray) -> Grid:
+    def _grid(self, theta: np.ndarray, apart: bool = True) -> Grid:
         """Grids with steps of `step` times the smallest conditional sd of a level.
 
         Where the inner sd is so small that one grid for all would be longer, every outer node has
-        its own: t = o_j + inner, and K is zero but for its own nodes.
+        its own: t = o_j + inner, and K is zero but for its own nodes. That is left out if not `apart`.
         """
         sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
         of_inner, of_outer = self.information or self._informations(theta)
@@ -178,8 +179,10 @@ class NestedSums:
         widest = _WIDEST * self.rows.unit
         half_o = _half(sd_o, self.step * min(unit_o, widest))
         step = self.step * min(unit_i, widest)
-        shared, apart = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
-        size = min(2 * shared + 1, (2 * apart + 1) * (2 * half_o + 1))
+        shared, own = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+        size = 2 * shared + 1
+        if apart:
+            size = min(size, (2 * own + 1) * (2 * half_o + 1))
         if size > _MOST:
             raise TooManyNodes(
                 f"A nested sum would need {size} nodes: rows know a level far better than its sd does. "
@@ -191,7 +194,7 @@ class NestedSums:
             t = np.linspace(-1, 1, 2 * shared + 1) * REACH * np.hypot(sd_o, sd_i)
             density = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2)
             return Grid(t, o, sd_o, sd_i, density * ((t[1] - t[0]) / (sd_i * np.sqrt(2 * np.pi))))
-        e = np.linspace(-1, 1, 2 * apart + 1) * REACH
+        e = np.linspace(-1, 1, 2 * own + 1) * REACH
         weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
         K = np.kron(np.eye(len(o)), weight[:, None])
         return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
@@ -255,18 +258,38 @@ class NestedSums:
             rate = np.exp(eta) if w is None else w * np.exp(eta)
             of_rows = self._within(np.column_stack([y, -rate, y * eta]))
             return of_rows @ np.array([t, np.exp(t), np.ones(len(t))])
-        if rows.likelihood.exponential == "odds" and self.largest * far < _ROOM:
-            # Σ yη + t Σ y − log Π (1 + e^η e^t), over rows of one trial
-            odds = np.multiply.outer(np.exp(eta), np.exp(t))
-            odds += 1
-            if len(odds) > len(self.starts):
-                odds = np.multiply.reduceat(odds, self.starts, axis=0)
-            L = np.log(odds, out=odds)
+        if rows.likelihood.exponential == "odds" and far < _ROOM:
             of_rows = self._within(np.column_stack([y, y * eta]))
-            return np.subtract(of_rows @ np.array([t, np.ones(len(t))]), L, out=L)
+            return of_rows @ np.array([t, np.ones(len(t))]) - self._log_odds(eta, t, far)
         columns = tuple(column[:, None] for column in rows.columns)
         phi = lifted(rows.phi(theta[None, self.p + 2 :]), 1)
         return self._within(rows.likelihood.log_p(columns, eta[:, None] + t, phi))
+
+    def _log_odds(self, eta: np.ndarray, t: np.ndarray, far: float) -> np.ndarray:
+        """Σ trials log(1 + e^η e^t) over the rows of inner levels, (M, Q), with |η + t| ≤ far.
+
+        Rows of as many trials share a logarithm: that of the product of so many as double precision holds.
+        """
+        rows = self.rows
+        trials = np.ones(len(eta)) if len(rows.plain) == 1 else rows.plain[1]
+        trials = trials if rows.weights is None else rows.weights * trials
+        together = int(_ROOM / (far + 1)) if np.all(trials == trials[0]) else 1
+        first = np.flatnonzero((np.arange(len(eta)) - self.starts[self.of]) % together == 0)
+        logs, ends = np.empty((len(first), len(t))), np.append(first, len(eta))
+        of_rows, of_nodes = np.exp(eta), np.exp(t)
+        many = max(1, _CELLS // (len(t) * together))
+        for begin in range(0, len(first), many):
+            some = slice(begin, min(begin + many, len(first)))
+            here = slice(ends[some.start], ends[some.stop])
+            odds = np.multiply.outer(of_rows[here], of_nodes)
+            odds += 1
+            if len(odds) > len(logs[some]):
+                odds = np.multiply.reduceat(odds, first[some] - here.start, axis=0)
+            np.log(odds, out=logs[some])
+        logs *= trials[first, None]
+        if len(logs) == len(self.starts):
+            return logs
+        return np.add.reduceat(logs, np.searchsorted(first, self.starts), axis=0)
 
     def _within(self, values: np.ndarray) -> np.ndarray:
         """Sums of rows' values (N, …) over inner levels, (M, …)."""

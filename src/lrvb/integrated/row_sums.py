@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ..errors import InvalidModel
 from .groups import Groups
 from .regression import Regression, lifted
+
+LARGEST = 200.0  # |η| up to which exponentials and products of two are far from overflow
 
 
 class Plane(NamedTuple):
@@ -40,6 +44,22 @@ class RowSums(Protocol):
         """Gradient (n, G, q) and information (n, G, q, q) at effects (n, G, q)."""
 
 
+class OneEffect(ABC):
+    """Sums that are known along lines only, of one effect a level. See: RowSums."""
+
+    @abstractmethod
+    def line(self, Z: np.ndarray) -> np.ndarray:
+        """At nodes (n, G, Q) of one effect, (n, G, Q)."""
+
+    def plane(self, plane: Plane) -> np.ndarray:
+        """Refused: these levels have one effect."""
+        raise InvalidModel("Sums along lines were asked for those of two effects a level.")
+
+    def height(self, z: np.ndarray) -> np.ndarray:
+        """At effects (n, G, 1), (n, G)."""
+        return self.line(z)[..., 0]
+
+
 class Directly:
     """Any likelihood, row by row. See: RowSums."""
 
@@ -57,11 +77,22 @@ class Directly:
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
         # rows last, (n, Q, N): what belongs to rows is then read in long runs
-        eta = np.take(np.ascontiguousarray(Z.swapaxes(1, 2)), self.groups.of, axis=2)
+        z, ask = np.ascontiguousarray(Z.swapaxes(1, 2)), self.rows.likelihood
+        linear = ask.linear(self.rows.columns) if self.ones else None
+        if linear is not None and largest(self.eta) + largest(z) < LARGEST:
+            # exp(η + z) = exp(η) exp(z), and what is linear in η + z is known for each group
+            e = np.take(np.exp(z), self.groups.of, axis=2)
+            e *= np.exp(self.eta)[:, None, :]
+            found = ask.rest(self.rows.columns, e, lifted(self.phi, 2))
+            result = self.groups.sum(found, axis=2)
+            result += self.groups.sum(linear, axis=0) * z
+            result += self.groups.sum(linear * self.eta)[:, None, :]
+            return np.ascontiguousarray(result.swapaxes(1, 2))
+        eta = np.take(z, self.groups.of, axis=2)
         if not self.ones:
             eta *= self.R[:, 0]
         eta += self.eta[:, None, :]
-        found = self.rows.likelihood.log_p(self.rows.columns, eta, lifted(self.phi, 2))
+        found = ask.log_p(self.rows.columns, eta, lifted(self.phi, 2))
         return np.ascontiguousarray(self.groups.sum(found, axis=2).swapaxes(1, 2))
 
     def plane(self, plane: Plane) -> np.ndarray:
@@ -95,3 +126,8 @@ class Directly:
         for i in range(self.R.shape[1]):
             eta = eta + self.R[:, i] * z[:, self.groups.of, i]
         return eta
+
+
+def largest(x: np.ndarray) -> float:
+    """The largest |x|."""
+    return float(max(x.max(initial=0.0), -x.min(initial=0.0)))

@@ -83,6 +83,14 @@ class Likelihood:
         """log p(y | η) but for the constant, for sums that ask for many η of the same rows."""
         return self.log_p(y, eta, given, NUMPY) - self.constant(y, given)
 
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """w (N,) with kernel = wη + `rest`, a function of e^η; None where there is no such form."""
+        return None
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """The kernel less wη of rows (N,) at e^η (…, N), which may be written over. See: linear."""
+        raise NotImplementedError
+
     def part(self, y: Any, given: Given) -> Any:
         """What log p has that depends on y and the dispersion `apart` alone."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,21 +50,19 @@ class Beta(Likelihood):
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """log φ²Γ(φ)/(Γ(a + 1)Γ(b + 1)) + log μ(1 − μ) + a logit y + φ log(1 − y)."""
         eta, phi = np.asarray(eta), np.asarray(given["phi"], dtype=np.float64)
-        rest = gammaln(phi) + 2 * np.log(phi) + phi * np.log1p(-y)
-        found = None
-        if eta.ndim > 1 and phi.size == len(eta) == phi.shape[0]:
-            # whatever y is, one function of η for each φ
-            step = (384 * _OFF / (1 + 0.375 * phi.max())) ** 0.25
-            found = tabulated(eta, lambda knots: _normaliser(knots, phi.reshape(-1, 1)), step)
+        left = np.log1p(-y)
+        odds = np.log(y) - left
+        rest = gammaln(phi) + 2 * np.log(phi) + phi * left
+        found = _tabulated(eta, phi, _normaliser)
         if found is None:
             up, log_both = _shares(eta)
             a = phi * up
-            value = a * logit(y) - log_gamma_above_one(a + 1.0) - log_gamma_above_one(phi - a + 1.0)
+            value = a * odds - log_gamma_above_one(a + 1.0) - log_gamma_above_one(phi - a + 1.0)
             return value + log_both + rest
         share = np.exp(-eta)
         share += 1.0
         np.divide(phi, share, out=share)
-        share *= logit(y)
+        share *= odds
         share -= found
         share += rest
         return share
@@ -74,14 +72,16 @@ class Beta(Likelihood):
 
         With ψ(a) = ψ(a + 1) − 1/a, so that φd/a = 1 − μ needs no division.
         """
-        phi = np.asarray(given["phi"], dtype=np.float64)
+        eta, phi = np.asarray(eta), np.asarray(given["phi"], dtype=np.float64)
+        odds = np.log(y) - np.log1p(-y)
+        first = _tabulated(eta, phi, lambda knots, phi: _curves(knots, phi)[0])
+        bend = _tabulated(eta, phi, lambda knots, phi: _curves(knots, phi)[1])
+        if first is None or bend is None:
+            first, bend = _curves(eta, phi)
         up, log_both = _shares(eta)
-        down = 1.0 - up
-        d = phi * np.exp(log_both)
-        a, b = (digamma_above_one(phi * part + 1.0) for part in (up, down))
-        score = d * (logit(y) - a[0] + b[0]) + (down - up)
-        bend = d**2 * (a[1] + b[1]) + (down**2 + up**2)
-        return score, bend + (up - down) * score
+        more = 2.0 * up - 1.0
+        score = phi * np.exp(log_both) * (odds - first) - more
+        return score, bend + more * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """μ(1 − μ)/(1 + phi)."""
@@ -126,6 +126,27 @@ def _normaliser(eta: np.ndarray, phi: np.ndarray) -> np.ndarray:
     up, log_both = _shares(eta)
     a = phi * up
     return log_gamma_above_one(a + 1.0) + log_gamma_above_one(phi - a + 1.0) - log_both
+
+
+def _curves(eta: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ψ(a + 1) − ψ(b + 1) and (φd)²(ψ′(a + 1) + ψ′(b + 1)) + μ² + (1 − μ)², d = μ(1 − μ)."""
+    up, log_both = _shares(eta)
+    down = 1.0 - up
+    a, b = (digamma_above_one(phi * part + 1.0) for part in (up, down))
+    bend = (phi * np.exp(log_both)) ** 2 * (a[1] + b[1]) + (down**2 + up**2)
+    return a[0] - b[0], bend
+
+
+def _tabulated(
+    eta: np.ndarray, phi: np.ndarray, curve: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray | None:
+    """A function of η for each φ from a table, where there are many η for each. See: tabulated."""
+    if eta.ndim < 1 or not (phi.size == 1 or phi.size == len(eta) == phi.shape[0]):
+        return None
+    step = (384 * _OFF / (1 + 0.375 * phi.max())) ** 0.25
+    each = eta.reshape(phi.size, -1)
+    found = tabulated(each, lambda knots: curve(knots, phi.reshape(-1, 1)), step)
+    return None if found is None else found.reshape(eta.shape)
 
 
 def _shares(eta: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -63,6 +63,16 @@ class Binomial(Likelihood):
         up, down = self.link.log_probability(eta), self.link.log_complement(eta)
         return y * up + (trials - y) * down
 
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """Of a logit, the successes."""
+        return y if self.link is LOGIT else None
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """Of a logit, −trials · log(1 + e)."""
+        np.log1p(e, out=e)
+        e *= -np.asarray(trials_of(given))
+        return e
+
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """Of a logit, y − trials · σ(η) and trials · σ(η)σ(−η); else the sums of two logarithms'."""
         trials = trials_of(given)

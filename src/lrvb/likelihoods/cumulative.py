@@ -19,7 +19,7 @@ from .links import LOGIT, Identity
 
 NAME = "threshold"
 _FAR = 1e8  # a threshold beyond which nothing is
-_LARGEST = 600.0  # logarithm of what is a number
+_LARGEST = 300.0  # logarithm of what is a number, and its square
 
 
 def threshold_prior(scale: float) -> Normal:
@@ -63,28 +63,38 @@ class Cumulative(Likelihood):
 
     def kernel(self, y: Any, eta: Any, given: Given = NOTHING) -> Any:
         """The whole of log p: all of it depends on a threshold."""
-        low, high = _between(y, given)
-        with np.errstate(divide="ignore"):
-            gap = np.log(-np.expm1(low - high))
         if not _moderate(eta, given):
+            low, high = _between(y, given)
+            with np.errstate(divide="ignore"):
+                gap = np.log(-np.expm1(low - high))
             return gap - softplus(eta - high) - softplus(low - eta)
-        # (1 + exp(η − a))(1 + exp(b − η)), from one exponential
-        e = np.exp(eta)
-        product = np.exp(low) / e
-        e *= np.exp(-high)
-        product += e
-        product += 1.0 + np.exp(low - high)
-        return gap - np.log(product, out=product)
+        found = self.rest(y, np.exp(eta), given)
+        found += eta
+        return found
+
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """One."""
+        return np.ones_like(y)
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """log(1 − exp(b − a)) − log(e + exp b)(1 + e exp(−a)), between the thresholds b < a of y."""
+        b, c, d, gap = _expanded(y, given)
+        product = c * e
+        product += d
+        product *= e
+        product += b
+        return np.subtract(gap, np.log(product, out=product), out=product)
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """σ(b − η) − σ(η − a), and σ(b − η)σ(η − b) + σ(η − a)σ(a − η)."""
-        low, high = _between(y, given)
         if _moderate(eta, given):
-            e, b = np.exp(eta), np.exp(low)
+            b, c, _, _ = _expanded(y, given)
+            e = np.exp(eta)
             up = b / (e + b)
-            e *= np.exp(-high)
+            e = c * e
             down = e / (1.0 + e)
         else:
+            low, high = _between(y, given)
             up, down = expit(low - eta), expit(eta - high)
         return up - down, up * (1 - up) + down * (1 - down)
 
@@ -235,6 +245,30 @@ def _between(y: Any, given: Given) -> tuple[Any, Any]:
     for k, t in enumerate(thresholds, start=1):
         low, high = low + t * (y == k + 1), high + t * (y == k)
     return low, high
+
+
+def _expanded(y: np.ndarray, given: Given) -> list[np.ndarray]:
+    """Of each row, (e + exp b)(1 + e exp(−a)) = exp b + de + ce²: exp b, c, d, log(1 − exp(b − a))."""
+    t = np.stack(np.broadcast_arrays(*_thresholds(given)))  # (K − 1, …)
+    none = np.zeros((1, *t.shape[1:]))
+    near = np.clip(t, -_LARGEST, _LARGEST)  # beyond there is no data, only draws to be thrown away
+    b, c = np.concatenate([none, np.exp(near)]), np.concatenate([np.exp(-near), none])
+    with np.errstate(divide="ignore"):
+        gap = np.concatenate([none, np.log(-np.expm1(-np.diff(t, axis=0))), none])
+    return [_at_category(y, part) for part in (b, c, 1.0 + b * c, gap)]
+
+
+def _at_category(y: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Each row's number of those (K, …) that belong to the categories."""
+    place, shape = np.asarray(y).astype(np.int64) - 1, of.shape[1:]
+    if of[0].size == 1 or (len(shape) > place.ndim and shape[0] == of[0].size):
+        found = np.take(of.reshape(len(of), -1).T, place.reshape(-1), axis=1)
+        lead = (found.shape[0], *(1,) * (len(shape) - place.ndim - 1)) * (len(shape) > place.ndim)
+        return found.reshape(*lead, *place.shape)
+    found = of[0]
+    for k, part in enumerate(of[1:], start=1):
+        found = np.where(place == k, part, found)
+    return found
 
 
 def _moderate(eta: np.ndarray, given: Given) -> bool:

@@ -64,6 +64,31 @@ class NegativeBinomial(Likelihood):
         more *= -shape
         return value, more
 
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """The counts."""
+        return y
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """log Γ(y + s)/Γ(s) − y log s − (y + s) log(1 + e/s)."""
+        return self.beside_zero(y, self.zero_at(e, given), given)
+
+    def zero_at(self, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """`log_zero` of e = exp η, written over it."""
+        shape = np.asarray(given["shape"], dtype=np.float64)
+        e *= 1 / shape
+        np.log1p(e, out=e)
+        e *= -shape
+        return e
+
+    def beside_zero(
+        self, y: np.ndarray, zero: np.ndarray, given: Given = NOTHING, more: Any = 0.0
+    ) -> np.ndarray:
+        """`rest`, and what is `more`, from `zero_at`, written over it."""
+        shape = np.asarray(given["shape"], dtype=np.float64)
+        zero *= 1 + y / shape
+        zero += log_rising(y, shape) - y * np.log(shape) + more
+        return zero
+
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − (y + s)π and (y + s)π(1 − π), π = μ/(μ + s)."""
         return self.derivatives_and_zero(y, eta, given)[:2]

@@ -37,6 +37,25 @@ class Poisson(Likelihood):
         """yη − exp η."""
         return y * eta - np.exp(eta)
 
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """The counts."""
+        return y
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """−e."""
+        return self.zero_at(e, given)
+
+    def zero_at(self, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """`log_zero` of e = exp η, written over it."""
+        return np.negative(e, out=e)
+
+    def beside_zero(
+        self, y: np.ndarray, zero: np.ndarray, given: Given = NOTHING, more: Any = 0.0
+    ) -> np.ndarray:
+        """`rest`, and what is `more`, from `zero_at`, written over it."""
+        zero += more
+        return zero
+
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """y − exp η and exp η."""
         rate = np.exp(eta)

@@ -39,6 +39,15 @@ def log_positive(a: Any, xp: Any = NUMPY) -> Any:
     )
 
 
+def _log_positive_of_many(a: np.ndarray) -> np.ndarray:
+    """The same of an array, quicker: its digits are lost only where a is tiny and so is its part."""
+    tiny = a > _TINY if a.max(initial=-np.inf) > _TINY else None
+    positive = np.asarray(np.exp(a if tiny is None else np.minimum(a, _TINY)))
+    np.subtract(1.0, positive, out=positive)
+    np.log(positive, out=positive)
+    return positive if tiny is None else np.where(tiny, np.log(-a), positive)
+
+
 def rows_along(y: np.ndarray, eta: np.ndarray, given: Given) -> int | None:
     """The axis of η along which rows are, where y and all that is given have length 1 along all others.
 
@@ -73,6 +82,10 @@ class _Zeros(Likelihood):
     def constant(self, y: Any, given: Given = NOTHING) -> Any:
         """−log y!."""
         return self.base.constant(y, given)
+
+    def linear(self, y: np.ndarray) -> np.ndarray | None:
+        """The counts."""
+        return y
 
     def sharpness(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """That of the counts, whatever the zeros add to the variance."""
@@ -125,6 +138,17 @@ class _ZeroInflated(_Zeros):
         zero *= 1 - zi
         zero += zi
         np.moveaxis(value, axis, 0)[none] = np.moveaxis(np.log(zero, out=zero), axis, 0)
+        return value
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """log(1 − zi) and what the counts have, and of a zero log(zi + (1 − zi)P(0))."""
+        zi = np.asarray(given["zi"], dtype=np.float64)
+        zero, none = self.base.zero_at(e, given), np.flatnonzero(y == 0)
+        within = np.exp(np.take(zero, none, axis=-1))
+        within *= 1 - zi
+        within += zi
+        value = self.base.beside_zero(y, zero, given, np.log1p(-zi))
+        value[..., none] = np.log(within, out=within)
         return value
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
@@ -219,14 +243,19 @@ class _Hurdle(_Zeros):
             within = np.maximum(eta, _LOW)
             return self._counted(y, within, given) + (y - 1) * (eta - within)
         value, a = self.base.kernel_and_zero(y, eta, given)
-        # log(1 − e^a), whose digits are lost only where a is tiny and so is its part
-        tiny = a > _TINY if a.max(initial=-np.inf) > _TINY else None
-        positive = np.asarray(np.exp(a if tiny is None else np.minimum(a, _TINY)))
-        np.subtract(1.0, positive, out=positive)
-        np.log(positive, out=positive)
-        if tiny is not None:
-            positive = np.where(tiny, np.log(-a), positive)
-        return np.subtract(value, positive, out=np.asarray(value))
+        return np.subtract(value, _log_positive_of_many(a), out=np.asarray(value))
+
+    def rest(self, y: np.ndarray, e: np.ndarray, given: Given = NOTHING) -> np.ndarray:
+        """log(1 − hurdle) and what the counts have, less log(1 − P(0)); log hurdle of a zero."""
+        h, some = np.asarray(given["hurdle"], dtype=np.float64), np.flatnonzero(y)
+        zero = self.base.zero_at(np.take(e, some, axis=-1), given)
+        positive = _log_positive_of_many(zero)
+        counted = self.base.beside_zero(y[some], zero, given, np.log1p(-h))
+        counted -= positive
+        with np.errstate(divide="ignore"):  # no hurdle, no zeros
+            e[...] = np.log(h)
+        e[..., some] = counted
+        return e
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """With r = P(0)/(1 − P(0)): the counts' score + r a′, information − r a″ − r(1 + r)a′²."""
@@ -235,6 +264,7 @@ class _Hurdle(_Zeros):
         there = y != 0
         # near r = ∞ the sums cancel: log(1 − P(0)) = η there, but for terms of the order of μ
         small = r > 1e7
+        r = np.where(small, 0.0, r)
         more, bent = r * first, r * second - r * (1 + r) * first**2
         return (
             np.where(there, score + np.where(small, -1.0, more), 0.0),
@@ -244,7 +274,7 @@ class _Hurdle(_Zeros):
     def _of_zero(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
         """r = P(0)/(1 − P(0)), a′ and −a″."""
         a, first, second = self.base.zero_derivatives(np.maximum(eta, _LOW), given)
-        return 1 / np.expm1(-a), first, second
+        return -np.exp(a) / np.expm1(a), first, second
 
     def scale(self, given: Given) -> Any:
         """A half: the complex rates with P(0) = 1 are at an angle of π/2."""

@@ -17,11 +17,24 @@ REFITTED = 10  # rows or levels, the largest, that are left out in fits of their
 
 
 class PriorChange(NamedTuple):
-    """Of one hyperparameter: dm (k,) and dsd (k,) of the coordinates asked for, in the estimate's units."""
+    """Of one hyperparameter: dm (k,) and dsd (k,) of the coordinates asked for, in the estimate's units.
+
+    at_steps (2, k) foretells the change of the means at the whole plain step and at the step back, without
+    a fit; NaN where it cannot be told.
+    """
 
     hyperparameter: Hyperparameter
     d_mean: np.ndarray
     d_sd: np.ndarray
+    at_steps: np.ndarray
+
+
+class Elsewhere(NamedTuple):
+    """At another value of a hyperparameter: the change of all means (a,), and the ends of all intervals."""
+
+    change: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
 
 
 class PriorQuestions(Protocol):
@@ -44,8 +57,11 @@ class PriorQuestions(Protocol):
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """What else is to be said of these quantities, or ""."""
 
-    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
-        """The change of all means at the whole plain step, by a fit of its own."""
+    def refitted(self, hyperparameter: Hyperparameter, step: float, prob: float) -> Elsewhere:
+        """What is found at value + step, by a fit of its own."""
+
+    def intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of the central intervals of all coordinates."""
 
 
 class Certifies(Protocol):
@@ -134,11 +150,10 @@ class RowQuestions(PriorQuestions, Protocol):
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out."""
 
-    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
+    def robust(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
+    ) -> np.ndarray:
         """Variances (k,) of means over other rows, or levels, drawn from where these came from."""
-
-    def interval(self, i: int, prob: float) -> tuple[float, float]:
-        """The central interval of a coordinate."""
 
     def without(self, rows: np.ndarray) -> tuple[RowQuestions, np.ndarray]:
         """The same questions of a fit without these rows, and the places of its rows among these."""

@@ -15,6 +15,7 @@ from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
 from ..numerics.lazy import jax, jnp
 from .blocks import FamilyBlock, RealBlock
+from .control import FEW, Control
 from .estimate import Estimate
 from .intervals import check_probability
 from .polish import FAR, Polish
@@ -35,7 +36,8 @@ class Certificate:
     evidence of a mode that the draws have not seen, `relabelled` whether symmetric copies were seen.
     `looked` is whether other modes were looked for at all. Averages of chains lean on control variates:
     `errors` (2, q) are then the Monte Carlo errors of means and sds, and some weights may be negative.
-    `far` (q,) are tail indices of the density itself beyond the draws.
+    `far` (q,) are tail indices of the density itself beyond the draws. With a `control` averages are those of
+    a normal, and the draws say how the posterior differs from it.
     `polish` is there where HMC is the answer itself, and tables show its numbers.
     """
 
@@ -55,6 +57,7 @@ class Certificate:
     looked: bool = True
     errors: np.ndarray | None = field(default=None, repr=False)
     far: np.ndarray | None = field(default=None, repr=False)
+    control: Control | None = field(default=None, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -64,13 +67,13 @@ class Certificate:
     @cached_property
     def mean(self) -> np.ndarray:
         """E T, (a,)."""
-        return self.weights @ self.statistics
+        return self._measure @ self._places
 
     @cached_property
     def cov(self) -> np.ndarray:
         """Cov T, (a, a)."""
-        centered = self.statistics - self.mean
-        return (centered * self.weights[:, None]).T @ centered
+        centered = self._places - self.mean
+        return (centered * self._measure[:, None]).T @ centered
 
     def summary(self, prob: float = 0.94) -> pd.DataFrame:
         """Certified numbers beside linear response's, and a verdict with its reason, a row a quantity.
@@ -178,7 +181,7 @@ class Certificate:
             if isinstance(f, Mapping) and len(part) != 1:
                 raise InvalidModel(f"The function '{name}' gives an array; give one number a name.")
         flat = [self.estimate.flat(one) for one in functions.values()]
-        values = np.hstack([np.asarray(jax.vmap(one)(self.statistics)) for one in flat])
+        values = np.hstack([np.asarray(jax.vmap(one)(self._places)) for one in flat])
         lrvb_mean = np.concatenate([np.asarray(one(self.estimate.m)) for one in flat])
         found = self._compare(values, lrvb_mean, np.concatenate(parts))
         names = list(functions) if isinstance(f, Mapping) else range(len(lrvb_mean))
@@ -260,8 +263,20 @@ class Certificate:
         return np.full(n, 1 / n) if self.chains or self.polish is not None else self.weights
 
     @cached_property
+    def _places(self) -> np.ndarray:
+        """T of all that is averaged over: the draws, and points of the control."""
+        if self.control is None:
+            return self.statistics
+        return np.concatenate([self.statistics, self.control.known])
+
+    @cached_property
+    def _measure(self) -> np.ndarray:
+        """Weights of `_places`; with a control some are negative."""
+        return self.weights if self.control is None else self.control.weights(self.weights)
+
+    @cached_property
     def _values(self) -> np.ndarray:
-        return self.statistics[:, list(self.estimate.index.values())]
+        return self._places[:, list(self.estimate.index.values())]
 
     @cached_property
     def _compared(self) -> Compared:
@@ -289,25 +304,42 @@ class Certificate:
         value but for rounding.
         """
         varies = np.ptp(values, axis=0) > 0
-        mean = np.where(varies, self.weights @ values, values[0])
+        mean = np.where(varies, self._measure @ values, values[0])
         centered = values - mean
         lrvb_mean = np.where(varies | ~np.isclose(lrvb_mean, mean), lrvb_mean, mean)
         lrvb_sd = np.where(varies | (lrvb_sd > 1e-9 * np.abs(mean)), lrvb_sd, 0.0)
-        sd = np.sqrt(self.weights @ centered**2)
-        half = (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
+        variance = self._measure @ centered**2
+        if self.control is not None and (variance < 0).any():  # of a function it does not know
+            n = len(self.weights)
+            return replace(self, control=None)._compare(values[:n], lrvb_mean, lrvb_sd)
+        sd = np.sqrt(variance)
+        own = centered[: len(self.weights)]
         if self.chains:
             shape = (-1, self.chains, len(mean))
-            averages = [part.reshape(shape).mean(axis=0) for part in (centered, half)]
+            averages = [
+                part.reshape(shape).mean(axis=0) for part in (centered, _half(centered, sd))
+            ]
             errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
             quality = r_hat(values.reshape(shape))
         else:
-            square = self.weights**2
-            errors = [np.sqrt(square @ part**2) for part in (centered, half)]
-            quality = np.array([product_index(self.weights, d**2) for d in centered.T])
-        tail = np.array([tail_index(v, self._shares) for v in values.T])
+            quality = np.array([product_index(self.weights, d**2) for d in own.T])
+            if self.control is not None:
+                errors = [*self.control.errors(self.weights, values, mean, sd)]
+            else:
+                square = self.weights**2
+                errors = [np.sqrt(square @ part**2) for part in (centered, _half(centered, sd))]
+        tail = np.array([self._tail(v) for v in values.T])
         light = np.zeros(len(mean), dtype=bool)
         ours = (errors[0], errors[1], tail, quality, light)
         return Compared(mean, sd, lrvb_mean, lrvb_sd, *ours)
+
+    def _tail(self, values: np.ndarray) -> float:
+        """Index of the tail of values at the draws, or where those are few at the points of the control."""
+        n = len(self.weights)
+        if self.control is None or n >= FEW:
+            return tail_index(values[:n], self._shares)
+        known = values[n:]
+        return tail_index(known, np.full(len(known), 1 / len(known)))
 
     def _table(
         self,
@@ -320,7 +352,7 @@ class Certificate:
         import pandas as pd
 
         ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
-        lower, upper = np.array([_quantiles(v, self.weights, ends) for v in values.T]).T
+        lower, upper = np.array([_quantiles(v, self._measure, ends) for v in values.T]).T
         finite = found.tail <= TAIL
         return pd.DataFrame(
             {
@@ -352,6 +384,11 @@ def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.nda
     order = np.argsort(values)
     w = weights[order]
     return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
+
+
+def _half(centered: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """What each draw adds to an sd: ((f − μ)² − σ²)/2σ."""
+    return (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
 
 
 def _raveled(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -19,12 +19,13 @@ from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
 from .answering import Certifies
 from .certificate import Certificate, require_whole
-from .costs import DRAWS, FEWER_STARTS, draws_unasked, start_cost
+from .control import control
+from .costs import DRAWS, FEWER_STARTS, start_cost, unasked
 from .estimate import Estimate
 from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
 from .sampling import MOST, Sampling
-from .starts import STARTS, look_around
+from .starts import STARTS, look_around, look_around_some
 from .tails import SEVERAL, far_indices
 from .target import Target
 from .units import Units
@@ -69,11 +70,14 @@ class Certifier:
         progress: bool | None = False,
         starts: int = STARTS,
         thorough: bool = True,
+        brief: bool = False,
     ) -> Certificate:
         """The certificate; no round is begun that `budget` seconds or `passes` over the rows would end.
 
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried. `progress=None` shows it in a terminal, after two seconds.
+        A `brief` one counts the first points among its draws, makes more where those settle too little,
+        and lets some rows look for other modes.
         """
         from tqdm import tqdm
 
@@ -86,14 +90,21 @@ class Certifier:
         target.watch(bar)
         try:
             sampling = Sampling(target, purse, draws, seed)
-            weighted = sampling.plain(purse.affordable(draws))
+            weighted = sampling.brief(draws) if brief else sampling.plain(purse.affordable(draws))
             kept = [Kept(self._of_weights(target, weighted), weighted)]
-            modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
+            if brief:
+                modes = look_around_some(self.response, seed, starts)
+            else:
+                modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
             sampling.know(self.response, modes.near)
             kept[0] = kept[0]._replace(missed=sampling.missed(weighted.x, weighted.weights))
-            self._go_on(sampling, kept, thorough)
+            if not brief:
+                self._go_on(sampling, kept, thorough)
+            elif kept[0].unsettled:
+                self._add(kept, sampling, sampling.more(brief=True))
             best = min(kept, key=_unsettled)
-            far = self._far(target, purse)
+            light = brief and sampling.scouted.along and not sampling.scouted.tails
+            far = None if light else self._far(target, purse)
         finally:
             bar.close()
         looked = starts == 0 or modes.starts >= min(starts, ENDED)
@@ -101,15 +112,19 @@ class Certifier:
         found = replace(best.certificate, others=others, relabelled=modes.relabelled)
         return replace(found, looked=looked, far=far)
 
+    def _add(self, kept: list[Kept], sampling: Sampling, weighted: Weighted | None) -> None:
+        """The certificate of further draws, if there are any."""
+        if weighted is not None:
+            unseen = sampling.missed(weighted.x, weighted.weights)
+            kept.append(Kept(self._of_weights(sampling.target, weighted), weighted, unseen))
+
     def _go_on(self, sampling: Sampling, kept: list[Kept], thorough: bool) -> None:
         """Better draws, one way after another, until nothing is unsettled."""
         target = sampling.target
         few = target.size <= MOST
 
         def add(weighted: Weighted | None) -> None:
-            if weighted is not None:
-                unseen = sampling.missed(weighted.x, weighted.weights)
-                kept.append(Kept(self._of_weights(target, weighted), weighted, unseen))
+            self._add(kept, sampling, weighted)
 
         def unsettled() -> int:
             return min(one.unsettled for one in kept)
@@ -177,9 +192,19 @@ class Certifier:
         return far[list(self.estimate.index.values())]
 
     def _of_weights(self, target: Target, weighted: Weighted) -> Certificate:
-        keep = weighted.weights > 0
-        T = self._in_units(target.statistics(weighted.x[keep]))
-        return self._certificate(target, T, weighted.weights[keep], weighted, weighted.ess, 0)
+        """Averages beside those of linear response's normal, where that is near; else those of weights."""
+
+        def statistics(x: np.ndarray) -> np.ndarray:
+            return self._in_units(target.statistics(x))
+
+        beside = control(target, weighted, statistics, np.array(list(self.estimate.index.values())))
+        if beside is not None:
+            T, weights = statistics(weighted.x), weighted.raw
+        else:
+            keep = weighted.weights > 0
+            T, weights = statistics(weighted.x[keep]), weighted.weights[keep]
+        found = self._certificate(target, T, weights, weighted, weighted.ess, 0)
+        return replace(found, control=beside)
 
     def _of_chains(self, target: Target, chains: Chains, weighted: Weighted) -> Certificate:
         """Averages that lean on control variates, and errors of what those leave."""
@@ -219,17 +244,24 @@ class Certifier:
         )
 
     def automatic(self, *, progress: bool = False) -> Checked:
-        """What is found out unasked: a certificate that costs little, or verdicts cheaper than the fit.
+        """What is found out unasked: a certificate; without draws, verdicts cheaper than the fit.
 
         HMC is not tried. Where it takes more than two seconds a terminal shows how far it is.
         """
-        draws = draws_unasked(self.response)
+        allowed = unasked(self.response)
         try:
-            if draws:
-                shown = True if progress else None
-                found = self.certify(draws, progress=shown, starts=FEWER_STARTS, thorough=False)
-                return Checked(certificate=found)
-            return self.quick()
+            if allowed is None:
+                return self.quick()
+            draws, passes, brief = allowed
+            found = self.certify(
+                draws,
+                passes=passes,
+                progress=True if progress else None,
+                starts=FEWER_STARTS,
+                thorough=False,
+                brief=brief,
+            )
+            return Checked(certificate=found)
         except LrvbError as error:
             return Checked(reason=not_known(error))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import LrvbError
 from .answering import PriorQuestions, RowQuestions, answers_rows
+from .prior_steps import PROB, FittedStep, fitted_step, plain_step_changes
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .what_if import (
     DIFFERENT,
@@ -19,9 +20,7 @@ from .what_if import (
     beside,
     influence_table,
     of_prior,
-    prior_table,
     robust_sds,
-    verified,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 BAD, LOOK, GOOD, UNKNOWN = "problem", "look", "good", "not known"
 _ORDER = (BAD, LOOK, UNKNOWN, GOOD)
 _MARKS = {BAD: "✗", LOOK: "!", UNKNOWN: "?", GOOD: "✓"}
-VERIFIED = 3  # hyperparameters, rows or levels that seem to decide, which are verified by refits
+VERIFIED = 3  # steps of priors, rows or levels that seem to decide, which are verified by refits
 INFLUENTIAL = 0.5  # sds by which one row or level may move a mean before it is said
 
 
@@ -115,32 +114,45 @@ def _verdicts(posterior: Posterior) -> list[Finding]:
 
 
 def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Finding:
-    """The plain step that moves a mean most; steps that seem to decide are verified by refits."""
-    table = prior_table(sensitivity, names, at, 0)
-    table = table[of_prior(table)]
-    telling = table[table["change"].abs() > TELLING]
-    if telling.empty:
-        said = f"No plain step of a prior moves a mean by half an sd; {_moved(table.iloc[0])}."
-        return Finding(GOOD, "priors", said)
-    tried = list(dict.fromkeys(telling["hyperparameter"]))[:VERIFIED]
-    try:
-        by_refits = verified(sensitivity, table, dict(zip(names, at, strict=True)), tried)
-    except LrvbError as error:
-        said = f"A prior may decide: {_moved(table.iloc[0])} by first order. {error}"
-        return Finding(LOOK, "priors", said)
-    table = table.assign(verified=by_refits).dropna(subset="verified")
-    worst = table.loc[table["verified"].abs().idxmax()]
-    said = f"{_moved(worst)} by first order, {worst['verified']:+.2g} by {sensitivity.verifies}"
-    if abs(worst["verified"]) > TELLING:
-        return Finding(LOOK, "priors", f"A prior decides: {said}.")
-    return Finding(GOOD, "priors", f"No plain step of a prior moves a mean by half an sd: {said}.")
+    """The plain steps, either way, that move a mean most or take an interval over zero, by fits."""
+    steps = plain_step_changes(sensitivity, sensitivity.prior_changes(at), at)
+    steps = [step for step in steps if of_prior(step.hyperparameter)]
+    chosen = [step for step in steps if step.size > TELLING or step.over.any()]
+    if not chosen:
+        return Finding(GOOD, "priors", f"No plain step of a prior decides: {steps[0].said(names)}.")
+    # the furthest, then those over zero: three fits at most
+    chosen = [chosen[0], *sorted(chosen[1:], key=lambda step: not step.over.any())][:VERIFIED]
+    found, trouble = [], ""
+    for step in chosen:
+        try:
+            found.append(fitted_step(sensitivity, step, at))
+        except LrvbError as error:
+            trouble = trouble or f"{step.said(names)} as foretold. {error}"
+    found.sort(key=lambda fitted: (not fitted.step.over.any(), -fitted.step.size))
+    decides = [f for f in found if f.step.size > TELLING or f.step.over.any()]
+    if decides:
+        said = " Also: ".join(_step_said(f, names, sensitivity.verifies) for f in decides)
+        return Finding(LOOK, "priors", f"A prior decides: {said}")
+    if trouble:
+        return Finding(LOOK, "priors", f"A prior may decide: {trouble}")
+    said = f"{found[0].step.said(names)} by {sensitivity.verifies}"
+    return Finding(GOOD, "priors", f"No plain step of a prior decides: {said}.")
 
 
-def _moved(row: Any) -> str:
-    return (
-        f"{row['hyperparameter']} from {row['value']:.3g} to {row['value'] + row['step']:.3g} moves "
-        f"the mean of {row['quantity']} by {row['change']:+.2g} sds"
+def _step_said(fitted: FittedStep, names: list[str], by: str) -> str:
+    """A sentence on one step, with the interval that it takes over zero."""
+    step = fitted.step
+    said = f"{step.said(names)} by {by}"
+    if not step.over.any():
+        return f"{said}."
+    k = step.worst
+    before, after = (
+        f"{low:.3g} to {high:.3g}" for low, high in (fitted.before[:, k], fitted.after[:, k])
     )
+    holds = (
+        "then holds zero" if fitted.after[0, k] < 0 < fitted.after[1, k] else "holds zero no more"
+    )
+    return f"{said}, and its {PROB:.0%} interval {holds}: {after} (was {before})."
 
 
 def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:
@@ -163,7 +175,8 @@ def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) 
 
 def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:
     """Larger sds are told first: they are where the posterior promises too much."""
-    robust, sd = robust_sds(sensitivity, names, at, by[0]).to_numpy(), sensitivity.sd[at]
+    robust = robust_sds(sensitivity, names, at, by[0], VERIFIED).to_numpy()
+    sd = sensitivity.sd[at]
     larger = robust > DIFFERENT * sd
     if larger.any():
         said = beside(

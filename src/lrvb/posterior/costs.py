@@ -5,14 +5,19 @@ So an answer does not depend on the machine. A pass is the collapsed density of 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..collapsed.seam import SMALL
 from ..engine.response import Response
 from ..statement.problem import Problem
+from .sampling import MOST
+from .scouts import cost as scouting
 from .starts import STARTS
 
 DRAWS = 1024
+BRIEF = 128  # of which 100 must be effective: few enough for any number of rows
 FEWER_STARTS = STARTS - 4  # of a certificate that nobody asked for
 SECOND = 5e7  # elementary terms of draws that take about a second, with the fits from other starts
 FITS = 3  # that a certificate may cost unasked
@@ -20,21 +25,36 @@ START = 60  # passes of a fit from a far start, where a curvature costs few of t
 SWEEPS, STEPS = 120, 4  # the same where it costs many: passes of its sweeps, and curvatures
 
 
-def draws_unasked(response: Response) -> int:
-    """Draws of a certificate that takes about a second, or costs less than three fits; else 0.
+class Unasked(NamedTuple):
+    """What a certificate may do that nobody asked for: so many draws, and passes in all (None: any).
 
-    Few draws confirm an answer that many rows have made nearly normal.
+    A `brief` one has few draws, and some of the rows look for other modes.
+    """
+
+    draws: int
+    passes: int | None = None
+    brief: bool = False
+
+
+def unasked(response: Response) -> Unasked | None:
+    """A certificate that takes about a second or costs less than three fits; else a brief one.
+
+    Few draws confirm an answer that many rows have made nearly normal. They are made at any number of
+    rows, and more of them where those settle too little, within a second or three fits. None where rows
+    are not linear in z, or elsewhere.
     """
     problem = response.fit.problem
     if not problem.structure.conjugate or problem.total is not None:
-        return 0
+        return None
     fits = FITS * max(response.fit.n_iter, 1) * curvature_cost(problem)
     looking = FEWER_STARTS * start_cost(problem)
     each = problem.n * row_cost(problem)
     for n in (2 * DRAWS, DRAWS, DRAWS // 2):
-        if n + looking <= fits or (n <= DRAWS and n * each <= SECOND):
-            return n
-    return 0
+        if n + looking <= fits or (n == DRAWS and n * each <= SECOND):
+            return Unasked(n)
+    size = problem.alpha.size
+    first = BRIEF + scouting(size, size <= MOST)
+    return Unasked(BRIEF, max(fits, first + int(SECOND / each)), brief=True)
 
 
 def row_cost(problem: Problem) -> float:

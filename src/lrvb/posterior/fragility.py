@@ -89,7 +89,7 @@ class _Search:
     def without(self, first: RowQuestions, out: np.ndarray) -> _State:
         """The fit without these rows."""
         questions, places = first.without(out)
-        lower, upper = questions.interval(self.i, self.prob)
+        lower, upper = (float(ends[self.i]) for ends in questions.intervals(self.prob))
         return _State(out, questions, places, float(questions.estimate.m[self.i]), lower, upper)
 
     def gap(self, state: _State, what: str) -> float:
@@ -144,7 +144,7 @@ class _Search:
 def fragile(questions: RowQuestions, name: str, i: int, prob: float) -> Fragility:
     """The fewest rows for a change of the interval, and then of the sign."""
     mean = float(questions.estimate.m[i])
-    lower, upper = questions.interval(i, prob)
+    lower, upper = (float(ends[i]) for ends in questions.intervals(prob))
     labels = list(questions.labels)
     n = len(labels)
     search = _Search(i, prob, 1.0 if mean >= 0 else -1.0, n)

@@ -44,7 +44,7 @@ class Purse:
 
     def affordable(self, draws: int) -> int:
         """So many draws, or what can be paid of them, 64 in any case."""
-        paid = min(draws, self.passes)
+        paid = min(draws, self.passes) if self.seconds > 0 else 0
         if np.isfinite(self.until) and np.isfinite(self.target.pace):
             paid = min(paid, int(self.seconds / max(self.target.pace, 1e-9)))
         return max(paid, 64)

@@ -57,10 +57,12 @@ class WhatIf:
         """How every number of the model moves every mean and sd, without a refit.
 
         Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
-        a plain step (see `lrvb.posterior.hyperparameters.plain_step`), and the change of the mean at that
-        step in posterior sds, by first order; the largest first. `verify` fits the first so many
-        hyperparameters anew at the whole step, in the column `verified`. All hyperparameters together are one
-        pass over the rows; of more than 30,000 rows so many are drawn to say how sds follow.
+        a plain step (see `lrvb.posterior.hyperparameters.plain_steps`), and the change of the mean at that
+        step in posterior sds, by first order; the largest first. The line beneath tells the step, up or
+        down, that moves a mean most, where that is by more than half an sd. `verify` fits so many
+        hyperparameters anew at the whole steps: columns `verified` at `step`, and `verified_back` at `back`.
+        All hyperparameters together are one pass over the rows; of more than 30,000 rows 10,000 are drawn
+        to say how sds follow.
 
         Of a model by its log density the hyperparameters are log₂ of the powers to which the prior, each
         site's prior and the likelihood are raised; the step leads to `power`, 2 unless it is given, and

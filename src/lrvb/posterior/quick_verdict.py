@@ -6,8 +6,6 @@ no answer, but a warning. It never sees another mode, so that fits from far star
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from ..engine.modes import Modes, share_of
@@ -16,12 +14,11 @@ from ..engine.second_order import SecondOrder, linear
 from ..errors import LrvbError
 from ..numerics.double import in_double
 from .correction import LARGE_CHANGE, LARGE_SHIFT
-from .starts import look_around_some
+from .starts import SOME, look_around_some
 from .verdicts import DOUBTFUL, MODE, NO, TRUST, another_mode
 
 ROWS = 4096  # that say how the curvature changes, and so the sds; means are of all rows
 FEWEST = 4  # rows for each coordinate, below which a sample of them says nothing
-SOME = 1000  # rows whose other modes are looked for
 STARTS = 8
 FREE = 5e5  # of them, in up to 50 coordinates, take about a second, as a certificate may
 STEPS = 20  # curvatures of a fit from a far start
@@ -50,9 +47,7 @@ def quick_verdicts(
     response: Response, directions: np.ndarray, rows: int, seed: int = 0
 ) -> list[tuple[str, str]]:
     """Verdict and reason of dᵀT, for the rows d of `directions` (q, a); sds from at most so many rows."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rough fits to some rows
-        modes = look_around_some(response, SOME, seed, STARTS)
+    modes = look_around_some(response, seed, STARTS)
     elsewhere = response.fit.problem.total is not None
     means = SecondOrder(response, rows if elsewhere else None)
     second = SecondOrder(response, rows, means.shift)

@@ -11,16 +11,19 @@ from ..engine.response import Response
 from ..engine.second_order import Refined
 from ..errors import InvalidModel
 from ..numerics.double import in_double
+from ..numerics.lazy import jax
 from .blocks import DerivedBlock
 from .correction import warn_large_second_order
 from .intervals import check_probability, normal_ends, support_ends
 from .named import Named
 from .noted import noted
 from .table import table
-from .weighted import WeightedDraws
+from .weighted import WeightedDraws, mixture_quantiles
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .certification import Checked
 
 INTEGRATED = "Integrated by draws of the exact posterior already: there is no order beyond."
 SecondOrderOf = Callable[[np.ndarray | Callable[[Any], Any]], Refined]
@@ -30,6 +33,7 @@ class Refining(Named):
     """The part of a posterior that corrects its means and variances."""
 
     weighted: WeightedDraws | None
+    checked: Checked
     _second_order: SecondOrderOf | None
 
     if TYPE_CHECKING:  # of the posterior itself
@@ -55,9 +59,8 @@ class Refining(Named):
         posterior that was integrated is exact already, and answers with its own numbers.
         """
         check_probability("prob", prob)
-        if self.weighted is not None and self._second_order is None and not callable(names):
-            columns = ["mean", "sd", "lower", "upper"]
-            return noted(self.summary(prob).loc[self._choose(names), columns], INTEGRATED)
+        if self.weighted is not None and self._second_order is None:
+            return self._integrated(self.weighted, names, prob)
         second_order = self._corrected()
         if callable(names):
             f = names
@@ -76,6 +79,31 @@ class Refining(Named):
         warn_large_second_order(second, index)
         result = table(index, mean=mean, sd=sd, ends=ends)
         result.attrs["log_evidence"] = second.log_evidence
+        return result
+
+    def _integrated(
+        self,
+        draws: WeightedDraws,
+        names: str | Iterable[str] | Callable[[Any], Any] | None,
+        prob: float,
+    ) -> pd.DataFrame:
+        """The answer of draws that are exact already, of functions too."""
+        if callable(names):
+            x, weights = draws.points()
+            values = np.asarray(jax.vmap(self.estimate.flat(names))(x))
+            mean = weights @ values
+            sd = np.sqrt(weights @ (values - mean) ** 2)
+            prob_ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
+            none = np.zeros(len(values))
+            found = [mixture_quantiles(v, none, weights, prob_ends) for v in values.T]
+            lower, upper = np.reshape(found, (-1, 2)).T
+            result = table(range(len(mean)), mean=mean, sd=sd, ends=(lower, upper))
+        else:
+            columns = ["mean", "sd", "lower", "upper"]
+            result = self.summary(prob).loc[self._choose(names), columns]
+        result = noted(result, INTEGRATED)
+        if self.checked.integrated is not None:
+            result.attrs["log_evidence"] = self.checked.integrated.log_evidence
         return result
 
     def _stated(self) -> list[str]:

@@ -59,10 +59,21 @@ class Sampling:
         start = Gaussian(*place) if self.scouted.normal else self.scouted.beside(place.t())
         return integrate(self.target, start, budget=Budget(n, rounds=0), seed=self.seed)
 
-    def more(self) -> Weighted | None:
-        """As `plain`, up to `MORE` times as many; None if too many."""
+    def brief(self, n: int) -> Weighted:
+        """n draws, among them the normal's at which the density was asked already: half of the fewest."""
+        pilots = self.scouted.pilots
+        if pilots is None or self.scouted.normal:
+            return self.plain(n)
+        start = self.scouted.beside(self.places[0].t())
+        budget = Budget(n - len(pilots[1]), rounds=0)
+        return integrate(self.target, start, budget=budget, seed=self.seed, before=pilots)
+
+    def more(self, *, brief: bool = False) -> Weighted | None:
+        """As before, up to `MORE` times as many; None if too many."""
         n = next((n for n in (MORE, 2) if self.purse.allows(n * self.draws)), 0)
-        return self.plain(n * self.draws) if n else None
+        if not n:
+            return None
+        return self.brief(n * self.draws) if brief else self.plain(n * self.draws)
 
     def second_order(self, response: Response) -> Weighted | None:
         """Draws around the second order's means with its sds; None where it has none."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..integrated.importance import Earlier
 from ..integrated.proposals import Gaussian, Mixture, Proposal, SplitT
 from ..numerics.pareto import EQUAL
 from ..numerics.sobol import normal_points
@@ -27,10 +28,15 @@ DEGREES = 7.0
 
 
 class Scouted(NamedTuple):
-    """Whether the density is the normal of its place to rounding, and one t for every long coordinate."""
+    """Whether the density is the normal of its place to rounding, and one t for every long coordinate.
+
+    `pilots` are the normal's points and the density there; `along` is whether sides were looked along at all.
+    """
 
     normal: bool = False
     tails: tuple[SplitT, ...] = ()
+    pilots: Earlier | None = None
+    along: bool = False
 
     def beside(self, proposal: Proposal, share: float = TAILS) -> Proposal:
         """The proposal, and the long sides with a share of the draws."""
@@ -58,12 +64,14 @@ def scout(target: Target, place: Around, few: bool) -> Scouted:
     log_p = np.concatenate([target(half) for half in np.array_split(points, 2)])  # a pace each
     normal = Gaussian(place.center, place.root)
     off = log_p[: PILOTS + 1] - normal.log_density(np.concatenate([place.center[None], pilots]))
+    earlier = normal, pilots, log_p[1 : PILOTS + 1]
     if np.ptp(off) < EQUAL or not few:
-        return Scouted(bool(np.ptp(off) < EQUAL))
+        return Scouted(bool(np.ptp(off) < EQUAL), pilots=earlier)
     fall = np.maximum(log_p[0] - log_p[PILOTS + 1 :].reshape(d, 2, len(STEPS)), 1e-3)
     reach = np.clip((STEPS / np.sqrt(2 * fall)).max(axis=2), 1.0, LONGEST)
     long = np.flatnonzero(reach.max(axis=1) > LONG)
-    return Scouted(False, tuple(_along(place, int(j), sd[j], *reach[j]) for j in long))
+    tails = tuple(_along(place, int(j), sd[j], *reach[j]) for j in long)
+    return Scouted(False, tails, earlier, along=True)
 
 
 def _along(place: Around, j: int, sd: float, left: float, right: float) -> SplitT:

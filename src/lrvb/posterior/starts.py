@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from ..engine.curvature import linearize
@@ -13,6 +15,7 @@ from ..errors import LrvbError
 from .target import Target
 from .verdicts import MODE
 
+SOME = 1000  # rows that look for other modes, where all would take too long
 STARTS = 12  # of fits that look for other modes
 RIVALS = 2  # optima of some rows that all rows are asked about
 WIDE = (3.0, 100.0)  # sds around the optimum from which half of them start: the nearest, the widest
@@ -34,14 +37,16 @@ def look_around(
     return other_modes(response, points, max(0.0, seconds)) if len(points) else Modes()
 
 
-def look_around_some(response: Response, most: int, seed: int, starts: int) -> Modes:
+def look_around_some(response: Response, seed: int, starts: int, most: int = SOME) -> Modes:
     """Other optima, found by at most so many rows, and those that may matter confirmed by all.
 
     Rows that stand for many make a sharper choice among optima than all rows do; what they find is a
     start from which all rows decide.
     """
-    some = of_some_rows(response, most)
-    found = look_around(Target(some), some, seed, starts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rough fits to some rows
+        some = of_some_rows(response, most)
+        found = look_around(Target(some), some, seed, starts)
     rivals = found.others + found.near
     if some is response or share_of(rivals) < MODE:
         return found

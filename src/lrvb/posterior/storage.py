@@ -21,12 +21,11 @@ from ..statement.parameters import invalid_parts
 from .archive import Archive, require_covariance, require_finite, require_sds
 from .axes import Axes
 from .blocks import Block, DerivedBlock, FamilyBlock, RealBlock, Support
-from .certificate import Certificate
 from .certification import ASK, Checked
 from .estimate import Estimate
 from .locals import StoredLocals
-from .polish import Polish
 from .posterior import Posterior
+from .stored_certificate import restored, stored
 from .weighted import WeightedDraws
 
 if TYPE_CHECKING:
@@ -35,23 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FORMAT = 1
-CERTIFICATE = (
-    *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
-    *("chains", "others", "relabelled", "looked"),
-)
-CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
-POLISH = (
-    "modes",
-    "rounds",
-    "gradients",
-    "seconds",
-    "concern",
-    "severe",
-    "slowest",
-    "unanswered",
-)
-POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
-OTHERWISE = ("second", "neck")  # of a polish, where there are any
 SHIPPED = [getattr(shipped, name) for name in shipped.__all__]
 CONVERGENCE = ("elbo", "n_iter", "converged", "reason", "stationarity")
 
@@ -119,20 +101,10 @@ def save(
             header["local"][name]["labels"] = [_plain(label) for label in labels.tolist()]
         else:
             arrays[f"local/{name}/labels"] = labels
-    found = posterior.checked.certificate
-    if found is not None:
-        arrays |= {"certificate/T": found.statistics, "certificate/weights": found.weights}
-        header["certificate"] = {key: getattr(found, key) for key in CERTIFICATE}
-        for name in CERTIFICATE_ARRAYS:
-            if getattr(found, name) is not None:
-                arrays[f"certificate/{name}"] = getattr(found, name)
-        if found.polish is not None:
-            header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
-            for key in POLISHED:
-                arrays[f"polish/{key}"] = getattr(found.polish, key)
-            for key in OTHERWISE:
-                if getattr(found.polish, key) is not None:
-                    arrays[f"polish/{key}"] = getattr(found.polish, key)
+    if posterior.checked.certificate is not None:
+        told, kept = stored(posterior.checked.certificate)
+        header |= told
+        arrays |= kept
     arrays["header"] = np.array(json.dumps(header))
     try:
         if not path.parent.is_dir():
@@ -227,25 +199,6 @@ def posterior_of(
     outside = invalid_parts(estimate.alpha, estimate.eta)
     if outside:
         raise ValueError(f"the natural parameters of '{outside[0][1]}' lie outside their domain")
-    certificate = None
-    if "certificate" in header:
-        weights = archive.array("certificate/weights")
-        T = archive.array("certificate/T", (len(weights), a))
-        require_finite("certificate/T", T)
-        q = len(estimate.index)
-        more: dict[str, Any] = {
-            name: archive.array(f"certificate/{name}", (*rows, q))
-            for name, rows in CERTIFICATE_ARRAYS.items()
-            if f"certificate/{name}" in archive.names
-        }
-        certificate = Certificate(
-            estimate,
-            T,
-            weights,
-            **header["certificate"],
-            polish=_polish(header, archive, estimate),
-            **more,
-        )
     return Posterior(
         estimate,
         Convergence(
@@ -257,7 +210,11 @@ def posterior_of(
             {name: _dataset(name, spec, archive) for name, spec in header["local"].items()}
         ),
         origin="read from a file",
-        checked=Checked(certificate, _pairs(header, len(estimate.index)), _reason(header)),
+        checked=Checked(
+            restored(header, archive, estimate),
+            _pairs(header, len(estimate.index)),
+            _reason(header),
+        ),
         weighted=_weighted(archive, a, header),
         absent={str(k): str(v) for k, v in header.get("absent", {}).items()},
         axes=Axes(
@@ -279,21 +236,6 @@ def _reason(header: Mapping[str, Any]) -> str:
     """Why there is no verdict; what a certificate is made from is not in a file."""
     given = str(header.get("unchecked", "the file is of an older version"))
     return given.replace(ASK, "a file holds no density to check it against")
-
-
-def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:
-    """How HMC went, if the certificate was polished by it."""
-    if "polish" not in header:
-        return None
-    q = len(estimate.index)
-    stored = header["polish"]
-    content: dict[str, Any] = {key: stored[key] for key in POLISH if key in stored}
-    content |= {key: archive.array(f"polish/{key}", (q,)) for key in POLISHED}
-    for key in OTHERWISE:
-        if f"polish/{key}" in archive.names:
-            content[key] = archive.array(f"polish/{key}", (q,))
-    content["modes"] = tuple(map(float, content["modes"]))
-    return Polish(**content)
 
 
 def _weighted(archive: Archive, a: int, header: Mapping[str, Any]) -> WeightedDraws | None:

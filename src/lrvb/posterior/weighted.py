@@ -8,8 +8,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from ..integrated.importance import resampled
+from ..numerics.sobol import normal_points
 from .estimate import Estimate
 
+_AROUND = 64  # points of what is normal given a draw, around each
 _GRID = np.linspace(-8, 8, 129)  # sds of a quantity at which a mixture of normals is cumulated
 
 
@@ -55,6 +57,20 @@ class WeightedDraws:
         ]
         lower, upper = np.reshape(found, (-1, 2)).T
         return lower, upper
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values (N, a) of whole draws and their weights (N,).
+
+        What is normal given a draw has the same points around each, with a normal's exact mean and
+        covariance.
+        """
+        if not self.p:
+            return self.values, self.weights
+        e = normal_points(max(_AROUND, 4 * self.p), self.p)
+        around = np.repeat(self.values[:, None], len(e), axis=1)
+        around[:, :, : self.p] += np.einsum("npq,kq->nkp", self.root, e)
+        weights = np.repeat(self.weights / len(e), len(e))
+        return around.reshape(-1, around.shape[2]), weights
 
     def draw(self, estimate: Estimate, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """n joint draws of every block, in proportion to the weights: systematic, in random order."""

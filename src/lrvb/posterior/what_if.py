@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
 from .answering import Influence, PriorQuestions, RowQuestions
 from .certificate import require_whole
+from .hyperparameters import Hyperparameter
 from .noted import noted, noted_series
+from .prior_steps import Step, fitted_step, plain_step_changes
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -38,9 +40,10 @@ def prior_table(
             "attributes (self.beta_var = 10.0) and use them in its terms."
         )
     sd = np.where(sensitivity.sd[at] > 0, sensitivity.sd[at], np.inf)
+    changes = sensitivity.prior_changes(at)
     rows = [
         (h.name, name, h.value, mean, spread, h.step, h.step * mean / unit)
-        for h, d_mean, d_sd in sensitivity.prior_changes(at)
+        for h, d_mean, d_sd, _ in changes
         for name, mean, spread, unit in zip(names, d_mean, d_sd, sd, strict=True)
     ]
     columns = ["hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change"]
@@ -50,47 +53,64 @@ def prior_table(
         require_finite(column, table[column].to_numpy(), labels)
     order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
     table = table.iloc[order].reset_index(drop=True)
+    steps = plain_step_changes(sensitivity, changes, at)
+    by_fits: dict[str, list[Step]] = {}
+    for name in list(dict.fromkeys(step.hyperparameter.name for step in steps))[:verify]:
+        own = sorted((s for s in steps if s.hyperparameter.name == name), key=lambda s: s.forth)
+        by_fits[name] = [fitted_step(sensitivity, step, at).step for step in reversed(own)]
     if verify:
-        first = list(dict.fromkeys(table["hyperparameter"]))[:verify]
-        where = dict(zip(names, at, strict=True))
-        table["verified"] = verified(sensitivity, table, where, first)
-    remark = sensitivity.remark(list(names), at)
-    telling = table[np.abs(table["change"]) > TELLING]
-    telling = telling[of_prior(telling)]
-    if telling.empty:
-        return noted(table, remark) if remark else table
-    worst = telling.iloc[0]
-    more = len(telling) - 1
-    return noted(
-        table,
-        f"The prior matters: {worst['hyperparameter']} from {worst['value']:g} to "
-        f"{worst['value'] + worst['step']:g} would move the mean of {worst['quantity']} by "
-        f"{worst['change']:.2g} posterior sds"
-        + (f", and {worst['verified']:.2g} by {sensitivity.verifies}" if verify else "")
-        + (f" ({more} more above {TELLING:g})." if more else ".")
-        + (f" {remark}" if remark else ""),
+        table = table.join(_verified(table, names, by_fits))
+    said = [
+        _prior_sentence(sensitivity, names, steps, by_fits),
+        sensitivity.remark(list(names), at),
+    ]
+    note = " ".join(filter(None, said))
+    return noted(table, note) if note else table
+
+
+def _prior_sentence(
+    sensitivity: PriorQuestions,
+    names: Sequence[str],
+    steps: Sequence[Step],
+    by_fits: Mapping[str, Sequence[Step]],
+) -> str:
+    """On the step that moves a mean most, where that is by more than half an sd, and on others like it."""
+    telling = [step for step in steps if of_prior(step.hyperparameter) and step.size > TELLING]
+    if not telling:
+        return ""
+    worst, said = telling[0], ""
+    for fitted in by_fits.get(worst.hyperparameter.name, ()):
+        if fitted.step == worst.step:
+            said = f", and {fitted.change[worst.worst]:+.2g} by {sensitivity.verifies}"
+    others = len({step.hyperparameter.name for step in telling}) - 1
+    more = (
+        f" ({others} other number{'s do' if others > 1 else ' does'} so by {TELLING:g} or more)"
+        if others
+        else ""
     )
+    return f"The prior matters: {worst.said(names)}{said}{more}."
 
 
-def of_prior(table: pd.DataFrame) -> pd.Series:
-    """Which rows are of the prior, not of a power of the likelihood."""
-    return ~table["hyperparameter"].str.endswith("the likelihood")
+def of_prior(hyperparameter: Hyperparameter) -> bool:
+    """Whether it is one of the prior, not a power of the likelihood."""
+    return not hyperparameter.name.endswith("the likelihood")
 
 
-def verified(
-    sensitivity: PriorQuestions, table: pd.DataFrame, where: dict[str, int], chosen: Sequence[str]
-) -> pd.Series:
-    """The change in sds by a refit at the whole step, for the hyperparameters chosen; else missing."""
+def _verified(
+    table: pd.DataFrame, names: Sequence[str], by_fits: Mapping[str, Sequence[Step]]
+) -> pd.DataFrame:
+    """`verified`, the change in sds by a fit at `step`; `back`, the other way, and `verified_back`."""
     import pandas as pd
 
-    known = {h.name: h for h in sensitivity.known()}
-    refits = {name: sensitivity.refitted(known[name]) for name in chosen}
-    sd = np.where(sensitivity.sd > 0, sensitivity.sd, np.inf)
-    values = [
-        refits[h][where[q]] / sd[where[q]] if h in refits else None
-        for h, q in zip(table["hyperparameter"], table["quantity"], strict=True)
-    ]
-    return pd.Series(values, index=table.index, dtype="Float64")
+    values: dict[str, list[float | None]] = {"verified": [], "back": [], "verified_back": []}
+    place = {name: k for k, name in enumerate(names)}
+    for h, q in zip(table["hyperparameter"], table["quantity"], strict=True):
+        found = {step.forth: step for step in by_fits.get(h, ())}
+        forth, back = found.get(True), found.get(False)
+        values["verified"].append(None if forth is None else float(forth.change[place[q]]))
+        values["back"].append(None if back is None else back.step)
+        values["verified_back"].append(None if back is None else float(back.change[place[q]]))
+    return pd.DataFrame(values, index=table.index, dtype="Float64")
 
 
 def influence_table(
@@ -124,6 +144,8 @@ def influence_table(
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
         said += f" (with refits={again + bad} those that matter are fitted without)"
+    if found.astray:
+        said += f"; without {found.astray} there is no fit to compare"
     result = noted(table, said + ".")
     result.attrs.update(n_bad=bad, refitted=list(table.index[refitted]))
     return result
@@ -183,12 +205,16 @@ def grouped(
 
 
 def robust_sds(
-    sensitivity: RowQuestions, names: Sequence[str], at: np.ndarray, codes: np.ndarray | None
+    sensitivity: RowQuestions,
+    names: Sequence[str],
+    at: np.ndarray,
+    codes: np.ndarray | None,
+    refits: int | None = None,
 ) -> pd.Series:
     """The infinitesimal jackknife's sds, with a word on those that are not the posterior's."""
     import pandas as pd
 
-    values = np.sqrt(sensitivity.robust(at, codes))
+    values = np.sqrt(sensitivity.robust(at, codes, refits))
     require_finite("robust sd", values, names)
     said = beside(names, values, sensitivity.sd[at])
     result = pd.Series(values, index=list(names), name="sd")

@@ -26,6 +26,17 @@ def draw_prior_sensitivity(table: Any, ax: Axes | None, *, most: int) -> Axes:
     ax.axvline(0.0, color="0.7", linewidth=1)
     ax.hlines(y, 0.0, change, color=colours, linewidth=2)
     ax.scatter(change, y, color=colours, zorder=3)
+    for column, marker, said in (
+        ("verified", "D", "fitted there"),
+        ("verified_back", "s", "and the other way"),
+    ):
+        if column in shown and shown[column].notna().any():
+            fitted = shown[column].to_numpy(dtype=float, na_value=np.nan)
+            ax.scatter(
+                fitted, y, marker=marker, facecolor="white", edgecolor="0.3", zorder=4, label=said
+            )
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     labels = [
         f"{quantity} ← {name} {value:.3g} → {value + step:.3g}"
         for name, quantity, value, step in zip(

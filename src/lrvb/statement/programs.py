@@ -14,11 +14,11 @@ from .structure import Structure
 from .tracing import key_of
 
 
-def shared(build: Callable[..., Callable[..., Any]]) -> Callable[..., Program]:
+def shared(build: Callable[..., Callable[..., Any]], brief: bool = False) -> Callable[..., Program]:
     """Programs of a structure, compiled once for all that are equal to it.
 
     Each is traced from its own structure's model; before that, the model must still be what its
-    key says, since a key is of the moment at which the problem was stated.
+    key says, since a key is of the moment at which the problem was stated. `brief` ones run seldom.
     """
 
     @functools.lru_cache(maxsize=256)
@@ -30,11 +30,15 @@ def shared(build: Callable[..., Callable[..., Any]]) -> Callable[..., Program]:
         found = structure.programs.get((build, rest))
         if found is None:
             known = executables(structure.key, rest)
-            found = Program(build(structure, *rest), known, lambda: require_unchanged(structure))
+            check = functools.partial(require_unchanged, structure)
+            found = Program(build(structure, *rest), known, check, brief=brief)
             structure.programs[build, rest] = found
         return found
 
     return program
+
+
+shared_briefly = functools.partial(shared, brief=True)
 
 
 @in_double

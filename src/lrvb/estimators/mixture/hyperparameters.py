@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...posterior.hyperparameters import Hyperparameter, plain_step
+from ...posterior.hyperparameters import Hyperparameter, plain_steps
 from .priors import MixturePriors, standardised_priors
 from .scaling import Scaling
 
@@ -29,7 +29,9 @@ def prior_numbers(estimator: Any, scaling: Scaling) -> list[Hyperparameter]:
     for name, value in given.items():
         if np.ndim(value) == 0 and np.isfinite(value):
             at = _numbers_at(estimator, scaling, name)
-            found.append(Hyperparameter(name, float(value), plain_step(name, float(value)), at))
+            least = P - 1.0 if name == "wishart_dof_prior" and value > P - 1 else 0.0
+            steps = plain_steps(name, float(value), least)
+            found.append(Hyperparameter(name, float(value), steps, at))
     return found
 
 

@@ -71,10 +71,28 @@ def test_fixed_effects_and_precisions_approach_the_integral(data, factorization,
 
 def test_an_integrated_model_is_exact_already(data):
     """Its numbers are the answer, and the table says why."""
-    posterior = lrvb.MixedModel("y ~ x + (1|g)").fit(data).posterior_
+    model = lrvb.MixedModel("y ~ x + (1|g)").fit(data)
+    posterior = model.posterior_
     table = posterior.refined("x")
     assert table.loc["x", "mean"] == posterior.mean("x").iloc[0]
     assert "no order beyond" in table.note
+    assert table.attrs["log_evidence"] == model.certificate_.log_evidence
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_functions_of_an_integrated_model_are_its_own(data, family):
+    """Of linear ones mean and sd are the table's, ends too but for the points; others are those of draws."""
+    rows = data if family == "gaussian" else data.assign(y=np.maximum(data["y"].round(), 0))
+    posterior = lrvb.MixedModel("y ~ x + (1|g)", family=family).fit(rows).posterior_
+    found, named = posterior.refined(lambda m: m.beta.x), posterior.refined(["Intercept", "x"])
+    assert "no order beyond" in found.note
+    np.testing.assert_allclose(found[["mean", "sd"]], named[["mean", "sd"]], rtol=1e-9)
+    np.testing.assert_allclose(found[["lower", "upper"]], named[["lower", "upper"]], atol=0.01)
+    square = posterior.refined(lambda m: m.beta.x[1] ** 2)
+    drawn = posterior.draws(20_000)["beta"][:, 1] ** 2
+    error = drawn.std() / np.sqrt(len(drawn))
+    assert abs(square["mean"].iloc[0] - drawn.mean()) < 4 * error
+    assert abs(np.log(square["sd"].iloc[0] / drawn.std())) < 0.05
 
 
 def test_counts_have_no_second_order(data):

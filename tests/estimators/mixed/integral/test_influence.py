@@ -152,6 +152,18 @@ def test_scores_are_derivatives_of_reweighted_means(model):
     assert smooth(np.log(drawn.weights) - lot.out.log_p[:, 0])[1] < 0.7
 
 
+def test_robust_sds_are_the_jackknife_of_groups(model):
+    """(G − 1)/G Σ (m₋g − m̄)² with every m₋g by a grid; each change is known to 0.04 sds, one of √8 of them.
+
+    A group is left out by weights, or in a fit of its own where those are bad.
+    """
+    robust = model.posterior_.sd(["Intercept", "sd[1|g]"], method="robust")
+    sd = model.posterior_.sd(["Intercept", "sd[1|g]"])
+    means = np.array([_on_grid(model, np.flatnonzero(g != CODES))[1:] for g in range(G)])
+    exact = np.sqrt((G - 1) / G * ((means - means.mean(0)) ** 2).sum(0))
+    assert np.all(np.abs(robust - exact) < 0.04 * sd)
+
+
 def test_robust_sds_are_near_when_the_model_is_right(model):
     """Within what eight groups tell, and by rows too."""
     ratio = model.posterior_.sd("Intercept", method="robust") / model.posterior_.sd("Intercept")

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.estimators.mixed.integral.fit import integrate_model
-from mixed_fits import fitted
+from mixed_fits import fitted, frame
 
 NAMES = {
     "slopes": {"Intercept.mean", "x.sd", "1|g.scale", "x|g.df", "corr[g].eta", "residual.scale"},
@@ -58,6 +58,50 @@ def test_coefficients_follow_their_own_prior():
     row = table[table["hyperparameter"] == "x.mean"].iloc[0]
     s = ours.priors.sd[list(ours.priors.names).index("x")]
     assert_allclose(row["d_mean"], model.posterior_.sd("x")["x"] ** 2 / s**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_whole_steps_are_foretold(family):
+    """By weights of the draws, and of β given θ in closed form, beside integrations at the whole steps.
+
+    Those have a Monte Carlo error of about 0.01 sds each, and the weights at a step of an sd three times
+    that; the priors are sharp enough for every step to move something by a fifth of an sd.
+    """
+    y = "y" if family == "gaussian" else "yes"
+    priors = {"x": lrvb.prior.Normal(0.0, 0.3), "1|g": lrvb.prior.HalfNormal(0.8)}
+    model = lrvb.MixedModel(f"{y} ~ x + (1|g)", family, priors=priors).fit(frame())
+    ours = model.posterior_._sensitivity
+    for number in ("x.mean", "x.sd", "1|g.scale"):
+        found = ours.prior_change(ours._stated[number][0])
+        sizes = []
+        for step, foretold in zip(found.hyperparameter.steps, found.at_steps, strict=True):
+            change = ours.refitted(found.hyperparameter, step, 0.94).change / ours.sd
+            assert_allclose(foretold / ours.sd, change, atol=0.06)
+            sizes.append(np.abs(change).max())
+        assert max(sizes) > 0.2
+
+
+def test_the_prior_of_a_smooth_is_followed():
+    """Twice and half its scale, beside integrations there, to Monte Carlo's 0.01 sds each."""
+    model = lrvb.MixedModel("y ~ s(w) + (1|g)", "gaussian").fit(frame())
+    ours = model.posterior_._sensitivity
+    h = ours._stated["s(w).scale"][0]
+    for step, foretold in zip(h.steps, ours.prior_change(h).at_steps, strict=True):
+        change = ours.refitted(h, step, 0.94).change / ours.sd
+        assert_allclose(foretold / ours.sd, change, atol=0.04)
+        assert np.abs(change).max() > 0.05
+
+
+def test_small_steps_foretold_are_derivatives():
+    """Of every number of every prior: a central difference of what is foretold at ±1e-4."""
+    for name in NAMES:
+        ours = fitted(name, "blocked").posterior_._sensitivity
+        for h, _ in ours._stated.values():
+            d_mean = ours.prior_change(h).d_mean
+            step = 1e-4 * (abs(h.value) or h.step)
+            up, down = (ours._at_step(h, s) for s in (step, -step))
+            slope = (up - down) / (2 * step)
+            assert_allclose(d_mean, slope, rtol=1e-4, atol=1e-4 * np.abs(slope).max())
 
 
 RNG = np.random.default_rng(3)

@@ -1,8 +1,8 @@
 """What if some rows, or a group, were not there: weights 1/p(y_b | y_−b, θ) of the draws, no refit.
 
 E[q | y_−b] is the mean of q under the draws' weights divided by p(y_b | y_−b, θ), exact up to their number.
-First orders, from whose squares robust sds are made, are covariances with the slope of log p(y | θ) in how
-often a row counts, or of groups with log p(y_b | y_−b, θ).
+Robust sds are the jackknife of whole groups; of single rows they are made of first orders, which are
+covariances with the slope of log p(y | θ) in how often a row counts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ....integrated.smoothed import Smoothed
 from ....numerics.pareto import smooth_columns
 from ....posterior.answering import REFITTED, Influence
 from ....posterior.leave_one_out import left_out_table
+from ....posterior.what_if import RELIABLE
 from ..design.subsample import take_rows
 from ..partitions.design import PartitionedDesign
 from ..priors.stated import MixedPriors
@@ -37,6 +38,7 @@ DOUBTED = 0.5  # of k̂, above which a group that moves a mean is fitted without
 NOISY = 0.05  # of a change: a Monte Carlo error above which it is fitted without too
 MOVES = 0.1  # posterior sds
 QUICK = 20_000  # rows up to which such fits are made
+MOST_REFITTED = 30  # of those whose k̂ is so large that their weights say nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +82,29 @@ class MixedSensitivity(PriorSensitivity):
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
         By smoothed weights of the draws. The largest few (`refits`) of those whose k̂ is above a half, or
-        whose Monte Carlo error is above 5 % of the change, are by an integration without them.
+        whose Monte Carlo error is above 5 % of the change, are by an integration without them: unless it is
+        given the largest ten, and all whose k̂ is above 0.7, thirty at most.
         """
         codes, n = self._blocks(codes)
+        found = self._by_weights(at, codes, n)
+        assert found.k_hat is not None
+        assert found.error is not None
+        sd = np.where(self.sd[at] > 0, self.sd[at], np.inf)
+        scaled, error = np.abs(found.values) / sd, found.error / sd
+        noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
+        size = scaled.max(1, initial=0.0)
+        doubted = np.flatnonzero((~(found.k_hat <= DOUBTED) & (size > MOVES)) | noisy)
+        most = refits
+        if most is None:  # the largest ten, and others of which weights say nothing
+            doubted = doubted[np.argsort(-size[doubted], kind="stable")]
+            useless = ~(found.k_hat[doubted] <= RELIABLE)
+            doubted = np.concatenate([doubted[:REFITTED], doubted[REFITTED:][useless[REFITTED:]]])
+            most = MOST_REFITTED
+        found = self._fitted_without(found, at, codes, doubted, size, most)
+        return found._replace(error=error.max(1, initial=0.0))
+
+    def _by_weights(self, at: np.ndarray, codes: np.ndarray, n: int) -> Influence:
+        """The same by smoothed weights of the draws alone, with the error (n, k) of each change."""
         drawn = sample(self.found, n)
         log_w = np.log(drawn.weights)
         T = self.found.weighted.values[drawn.at][:, at]
@@ -96,19 +118,31 @@ class MixedSensitivity(PriorSensitivity):
             if moved is not None:
                 values[lot.blocks] += np.einsum("sj,sjk->jk", w, moved)
             error[lot.blocks] = _errors(drawn.weights, w, T, moved)
-        refitted = np.zeros(n, dtype=bool)
-        sd = np.where(self.sd[at] > 0, self.sd[at], np.inf)
-        scaled, error = np.abs(values) / sd, error / sd
-        size = scaled.max(1, initial=0.0)
-        noisy = ((error > NOISY * scaled) & (scaled > MOVES)).any(1)
-        doubted = np.flatnonzero((~(k_hat <= DOUBTED) & (size > MOVES)) | noisy)
-        if self.found.design.n <= QUICK:
-            most = REFITTED if refits is None else refits
-            for b in doubted[np.argsort(-size[doubted], kind="stable")][:most]:
-                refitted[b] = True
-                rows = np.flatnonzero(codes == b)
+        return Influence(values, np.zeros(n, dtype=bool), k_hat, error)
+
+    def _fitted_without(
+        self,
+        found: Influence,
+        at: np.ndarray,
+        codes: np.ndarray,
+        doubted: np.ndarray,
+        size: np.ndarray,
+        most: int,
+    ) -> Influence:
+        """The largest `most` of those that are doubted by integrations without them."""
+        values, refitted, astray = found.values.copy(), found.refitted.copy(), 0
+        which = doubted if self.found.design.n <= QUICK else doubted[:0]
+        for b in which[np.argsort(-size[which], kind="stable")][:most]:
+            rows = np.flatnonzero(codes == b)
+            try:
                 values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
-        return Influence(values, refitted, k_hat, error.max(1, initial=0.0))
+            except (
+                InvalidModel
+            ):  # it has other quantities, or none: the weights stand, and it is told
+                astray += 1
+                continue
+            refitted[b] = True
+        return found._replace(values=values, refitted=refitted, astray=astray)
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """The change of means to the first order, (n, k), where rows count less or groups are left out.
@@ -131,18 +165,36 @@ class MixedSensitivity(PriorSensitivity):
                 values[lot.blocks] += np.tensordot(w, moved, axes=1)
         return values
 
-    def robust(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """Variances (k,) of means over other groups from where these came from: Σ of squared scores.
+    def robust(
+        self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
+    ) -> np.ndarray:
+        """Variances (k,) of means over other groups from where these came from.
 
-        Without codes groups are those of the factor that all others lie within.
+        The jackknife (G − 1)/G Σ_g (m₋g − m̄)², each group left out by weights of the draws, or in a fit of
+        its own where those are bad (`refits` at most), because few groups have much weight each; of single
+        rows the sum of squared scores. Without codes groups are of the factor that all others lie within.
         """
         codes = self.clusters if codes is None else codes
         self._require_summed(codes)
-        moved = self.scores(at, codes)
-        if len(moved) < 2:
+        codes, n = self._blocks(codes)
+        if n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
+        single = n == len(codes)
+        moved = self.scores(at, codes) if single else self._groups_left_out(at, codes, n, refits)
         centred = moved - moved.mean(axis=0)
-        return (centred**2).sum(axis=0) * len(moved) / (len(moved) - 1)
+        return (centred**2).sum(axis=0) * (n / (n - 1) if single else (n - 1) / n)
+
+    def _groups_left_out(
+        self, at: np.ndarray, codes: np.ndarray, n: int, refits: int | None
+    ) -> np.ndarray:
+        """The change (G, k) without each group."""
+        found = self._by_weights(at, codes, n)
+        assert found.k_hat is not None
+        sd = np.where(self.sd[at] > 0, self.sd[at], np.inf)
+        size = (np.abs(found.values) / sd).max(1, initial=0.0)
+        bad = ~(found.k_hat <= RELIABLE)
+        most = REFITTED if refits is None else refits
+        return self._fitted_without(found, at, codes, np.flatnonzero(bad), size, most).values
 
     def _require_summed(self, codes: np.ndarray) -> None:
         """Refuse groups that take with them a level whose effect is among the draws.
@@ -181,11 +233,6 @@ class MixedSensitivity(PriorSensitivity):
         self.moved_mean(again)  # which has the same quantities
         kept = np.setdiff1d(np.arange(self.found.design.n), rows, assume_unique=True)
         return replace(self, found=again), kept
-
-    def interval(self, i: int, prob: float) -> tuple[float, float]:
-        """The central interval of a coordinate."""
-        lower, upper = self.found.weighted.intervals(prob)
-        return float(lower[i]), float(upper[i])
 
     def moved_mean(self, other: IntegratedFit) -> np.ndarray:
         """The means (a,) of another integration of the same quantities."""

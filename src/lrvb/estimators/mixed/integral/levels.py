@@ -9,7 +9,7 @@ from ....integrated.importance import resampled
 from ....posterior.intervals import normal_ends
 from ..answers.effects import LevelEffects, LevelMoments
 from .fit import IntegratedFit
-from .prediction import mixture_quantiles
+from .parts import Parts
 
 DRAWS = 256  # at which levels are asked for their conditional means and sds
 ROWS = 2**12  # levels at a time
@@ -44,7 +44,7 @@ class IntegratedEffects(LevelEffects):
         ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
         w = np.full(len(mean), 1 / len(mean))
         parts = [
-            mixture_quantiles(w, mean[:, at], variance[:, at], ends)
+            Parts(w, mean[:, at], variance[:, at]).quantiles(ends)
             for at in np.array_split(np.arange(len(center)), -(-len(center) // ROWS))
         ]
         found = (np.concatenate(parts).T - center) / np.maximum(scale, 1e-300)

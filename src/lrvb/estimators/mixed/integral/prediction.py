@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from ....integrated.importance import resampled
 from ....integrated.normal import Normal
@@ -17,18 +16,14 @@ from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import LINK, Answer, Shares, fitted_rows
 from ..design.design import NewRows
 from .fit import IntegratedFit
+from .parts import Parts, weighted_quantiles
 
 ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond
 ENDS = 2**21  # rows × draws at which quantiles are found
 NODES = 30.0  # what rows are taken to have at least, for choosing draws
 WORK, FEWEST = 6e7, 128  # evaluations of the sums inside that one answer may cost, and draws it has
-GRID = np.linspace(-7.0, 7.0, 57)  # sds of η where its mixture is cumulated
-NARROW, SECANTS = (
-    0.3,
-    5,
-)  # share of a variance between draws up to which secants are enough, and how many
-STEP = 1e-4  # of differences in η
+PLACES = np.array([-4.0, -1.0, 0.0, 1.0, 4.0])  # of η, at which a mean is compared with it
 QUANTILES = (np.arange(64) + 0.5) / 64  # of η, over which the response is averaged
 
 
@@ -100,10 +95,7 @@ def _some(
         name: np.asarray(part)[..., None] if np.ndim(part) else part for name, part in given.items()
     }
     first, second = np.zeros(m), np.zeros(m)
-    means: list[np.ndarray] = []
-    variances: list[np.ndarray] = []
-    owns: list[np.ndarray] = []
-    weights: list[np.ndarray] = []
+    kept: list[tuple[Parts, np.ndarray, dict[str, np.ndarray]]] = []
     for lot in _lots(fit, rows, at, as_reported=kind == LINK):
         wP = lot.weights[:, None, None] * lot.P
         known = lot.variance, lot.own
@@ -122,57 +114,75 @@ def _some(
         second += (wP * square).sum((0, 2))
         if interval is None:
             continue
-        eta, spread = lot.eta, lot.variance
-        if kind not in ("response", LINK):
-            eta, spread = _on_link(family, lot)
-        center = (lot.P * eta).sum(2)
-        inner = (lot.P * (eta - center[:, :, None]) ** 2).sum(2) + spread
+        extra = lot.variance
         if kind == "response":
-            inner = inner + lot.own
+            extra = extra + lot.own
             if family.quadratic:
-                inner = inner + lot.noise["residual"][:, None] ** 2
-        means.append(center)
-        variances.append(inner)
-        owns.append(lot.own)
-        weights.append(lot.weights)
+                extra = extra + lot.noise["residual"][:, None] ** 2
+        kept.append((_parts(lot, extra), lot.own, lot.noise))
     sd = np.sqrt(np.maximum(second - first**2, 0.0))
     if interval is None:
         return Answer(first, sd)
     ends = np.array([0.5 - interval / 2, 0.5 + interval / 2])
-    w, center, inner = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
+    parts = _joined([part for part, _, _ in kept])
     if kind != "response":
-        own = w @ np.concatenate(owns)
-        lower, upper = (link.averaged(e, own) for e in mixture_quantiles(w, center, inner, ends).T)
+        own = parts.weights @ np.concatenate([part for _, part, _ in kept])
+        noise = {name: np.concatenate([part[name] for *_, part in kept]) for name in kept[0][2]}
+        found = parts.quantiles(ends) if kind == LINK else _on_link(family, parts, noise, ends)
+        lower, upper = (link.averaged(end, own) for end in found.T)
         return Answer(first, sd, lower, upper)
     if family.quadratic:
-        lower, upper = family.from_working(mixture_quantiles(w, center, inner, ends).T)
+        lower, upper = family.from_working(parts.quantiles(ends).T)
         return Answer(first, sd, lower, upper)
     if family.categorical:
         below = np.cumsum(_shares(fit, rows, at), axis=1)
         lower, upper = (1.0 + (below < end - 1e-12).sum(1) for end in ends)
         return Answer(first, sd, lower, upper)
-    nodes = mixture_quantiles(w, center, inner, QUANTILES)
+    nodes = parts.quantiles(QUANTILES)
     labels = labels_of(fit.statement.parameters)
     drawn = fit.statement.dispersions(fit.theta)
     if drawn:  # each node of η meets one of the dispersion's quantiles, in a fixed disorder
-        parts = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
-        given = {**given, **dict(zip(labels, parts, strict=True))}
+        some = [_shuffled(_own_quantiles(fit.weights, part), j) for j, part in enumerate(drawn)]
+        given = {**given, **dict(zip(labels, some, strict=True))}
     lower, upper = (nodes_quantile(family, nodes, end, given) for end in ends)
     return Answer(first, sd, lower, upper)
 
 
-def _on_link(family: Likelihood, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
-    """The link of the mean at the nodes, and the variance (k, m) that new levels add to it."""
+def _parts(lot: Lot, extra: np.ndarray) -> Parts:
+    """η of every row given each draw: three moments from the nodes, and a variance beside them."""
+    center = (lot.P * lot.eta).sum(2)
+    if lot.eta.shape[2] == 1:
+        return Parts(lot.weights, center, extra)
+    away = lot.eta - center[:, :, None]
+    inner, third = ((lot.P * away**power).sum(2) for power in (2, 3))
+    return Parts(lot.weights, center, inner + extra, third)
 
-    def of(eta: np.ndarray) -> np.ndarray:
-        axes = (1,) * (eta.ndim - 1)
-        return family.mean_on_link(
-            eta, {name: part.reshape(-1, *axes) for name, part in lot.noise.items()}
-        )
 
-    middle = (lot.P * lot.eta).sum(2)
-    slope = (of(middle + STEP) - of(middle - STEP)) / (2 * STEP)
-    return of(lot.eta), slope**2 * lot.variance
+def _joined(lots: list[Parts]) -> Parts:
+    """The mixture over all draws."""
+    third = None
+    if any(lot.third is not None for lot in lots):
+        each = [np.zeros_like(lot.mean) if lot.third is None else lot.third for lot in lots]
+        third = np.concatenate(each)
+    return Parts(
+        np.concatenate([lot.weights for lot in lots]),
+        np.concatenate([lot.mean for lot in lots]),
+        np.concatenate([lot.variance for lot in lots]),
+        third,
+    )
+
+
+def _on_link(
+    family: Likelihood, parts: Parts, noise: dict[str, np.ndarray], prob: np.ndarray
+) -> np.ndarray:
+    """Quantiles (m, k) of the link of a mean in which dispersions have a part."""
+    each = {name: part[:, None] for name, part in noise.items()}
+    moved = family.mean_on_link(PLACES, each) - PLACES
+    if np.ptp(moved, axis=-1).max(initial=0.0) < 1e-9:  # η and a constant
+        return parts._replace(mean=parts.mean + moved[..., :1]).quantiles(prob)
+    eta, weights, at = parts.points()
+    here = {name: part[at][:, None] for name, part in noise.items()}
+    return weighted_quantiles(family.mean_on_link(eta, here), weights, prob)
 
 
 def _lots(
@@ -255,47 +265,6 @@ def _moved(
         part = levels[np.where(known, codes, 0), :, 0]
         moved = moved + known * (rows.R[t][at] * part).sum(1)
     return moved
-
-
-def mixture_quantiles(
-    w: np.ndarray, mean: np.ndarray, variance: np.ndarray, prob: np.ndarray
-) -> np.ndarray:
-    """Quantiles (m, k) of Σ_s w_s N(mean_s, variance_s), (n, m) each.
-
-    Where the mixture is nearly normal, secants of normal scores find them; else it is cumulated on a grid
-    of its sds, and normal scores are joined by lines.
-    """
-    center = w @ mean
-    between = w @ (mean - center) ** 2
-    scale = np.sqrt(between + w @ variance)
-    scale = np.maximum(scale, 1e-300)
-    sd = np.maximum(np.sqrt(variance), 1e-3 * scale)
-    if len(prob) <= 2 and (between < NARROW * scale**2).all():
-        return np.stack([_end(w, mean, sd, center, scale, p) for p in ndtri(prob)], axis=1)
-    below = np.empty((mean.shape[1], len(GRID)))
-    for j, x in enumerate(GRID):
-        below[:, j] = w @ ndtr((center + x * scale - mean) / sd)
-    score = ndtri(np.clip(below, 1e-16, 1 - 1e-16))
-    asked = ndtri(prob)
-    return np.array(
-        [c + s * np.interp(asked, z, GRID) for c, s, z in zip(center, scale, score, strict=True)]
-    )
-
-
-def _end(
-    w: np.ndarray,
-    mean: np.ndarray,
-    sd: np.ndarray,
-    center: np.ndarray,
-    scale: np.ndarray,
-    asked: float,
-) -> np.ndarray:
-    """Where the mixture's normal score is `asked`, (m,)."""
-    step = np.zeros(len(center)) + asked
-    for _ in range(SECANTS):
-        below = w @ ndtr((center + step * scale - mean) / sd)
-        step += asked - ndtri(np.clip(below, 1e-16, 1 - 1e-16))
-    return center + step * scale
 
 
 def _own_quantiles(w: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -6,23 +6,26 @@ and dE[q²]/dε likewise, so that sds follow too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ....errors import InvalidModel
 from ....integrated.normal import Normal
 from ....integrated.terms import split_by_size
 from ....likelihoods.dispersion import split_coordinates
-from ....posterior.answering import PriorChange
+from ....numerics.pareto import smooth
+from ....posterior.answering import Elsewhere, PriorChange
 from ....posterior.hyperparameters import Hyperparameter
+from ....posterior.what_if import RELIABLE
 from ..priors.stated import MixedPriors, SpreadPrior
 from .fit import IntegratedFit, integrate_model
+from .prior_numbers import Stated, stated_numbers
+from .quantities import sd_name
 
-_ONE_MORE = {"df", "shape", "eta", "dof", "a", "b"}  # rise by one; other positive numbers double
 _DIFFERENCE = 1e-5  # relative: the error of a central difference of a log density is its square
 
 
@@ -58,38 +61,8 @@ class PriorSensitivity:
         return np.sqrt(np.diag(self.found.estimate.Sigma))
 
     @cached_property
-    def _stated(self) -> dict[str, tuple[Hyperparameter, Callable[[float], MixedPriors]]]:
-        """Every number of a prior by its name: `x.sd`, `1|g.scale`, `corr[g].eta`, `residual.scale`."""
-        found: dict[str, tuple[Hyperparameter, Callable[[float], MixedPriors]]] = {}
-
-        def add(name: str, value: float, step: float, at: Callable[[float], MixedPriors]) -> None:
-            found[name] = (Hyperparameter(name, value, step, lambda _: {}), at)
-
-        priors = self.priors
-        for j, name in enumerate(priors.names):
-            if np.isfinite(priors.sd[j]):
-                add(
-                    f"{name}.mean",
-                    float(priors.mean[j]),
-                    float(priors.sd[j]),
-                    _fixed(priors, "mean", j),
-                )
-                add(f"{name}.sd", float(priors.sd[j]), float(priors.sd[j]), _fixed(priors, "sd", j))
-        for t, prior in enumerate(priors.terms):
-            for label, part, put in _parts(priors, t, prior):
-                for field, value, at in _numbers(part, put):
-                    step = 1.0 if field in _ONE_MORE else value
-                    add(f"{label}.{field}", value, step, _term(priors, t, at))
-        if priors.residual is not None:
-            for field, value, at in _numbers(priors.residual, lambda p: p):
-                step = 1.0 if field in _ONE_MORE else value
-                add(f"residual.{field}", value, step, _residual(priors, at))
-        for j, (name, own) in enumerate(priors.dispersions):
-            for field, value, at in _numbers(own, lambda p: p):
-                step = 1.0 if field in _ONE_MORE else value
-                step = own.sd if field == "mean" else step
-                add(f"{name}.{field}", value, step, _dispersion(priors, j, at))
-        return found
+    def _stated(self) -> dict[str, Stated]:
+        return stated_numbers(self.priors)
 
     def known(self) -> list[Hyperparameter]:
         """Every number of every proper prior."""
@@ -98,7 +71,7 @@ class PriorSensitivity:
     def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
         """Derivatives of the means and sds `at` in every hyperparameter."""
         found = map(self.prior_change, self.known())
-        return [PriorChange(h, d_mean[at], d_sd[at]) for h, d_mean, d_sd in found]
+        return [PriorChange(h, *(part[..., at] for part in parts)) for h, *parts in found]
 
     def prior_change(self, hyperparameter: Hyperparameter) -> PriorChange:
         """Derivatives of all means and sds in one number of a prior."""
@@ -118,28 +91,83 @@ class PriorSensitivity:
             second_moment[:p] += w @ (2 * mu * slope * C_k + 2 * score.square * C_k**2)
         d_variance = second_moment - 2 * self.found.estimate.m * first_moment
         d_sd = d_variance / (2 * np.where(self.sd > 0, self.sd, 1.0))
-        return PriorChange(hyperparameter, first_moment, d_sd)
+        at_steps = [self._at_step(hyperparameter, step) for step in hyperparameter.steps]
+        return PriorChange(hyperparameter, first_moment, d_sd, np.array(at_steps))
 
-    def refitted(self, hyperparameter: Hyperparameter) -> np.ndarray:
-        """The change of all means at the whole plain step, by an integration of its own."""
+    def refitted(self, hyperparameter: Hyperparameter, step: float, prob: float) -> Elsewhere:
+        """What is found at value + step, by an integration of its own."""
         found = self.found
-        moved = self._stated[hyperparameter.name][1](hyperparameter.value + hyperparameter.step)
+        moved = self._stated[hyperparameter.name][1](hyperparameter.value + step)
         again = integrate_model(found.design, moved, found.standard)
-        return again.estimate.m - found.estimate.m
+        change = again.estimate.m - found.estimate.m
+        return Elsewhere(change, *again.weighted.intervals(prob))
+
+    def intervals(self, prob: float) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of the central intervals of all coordinates."""
+        return self.found.weighted.intervals(prob)
+
+    def _at_step(self, hyperparameter: Hyperparameter, step: float) -> np.ndarray:
+        """The change (a,) of all means at value + step, by weights of the draws; NaN where those are bad."""
+        draws, moved = self.found.weighted, np.zeros(0)
+        T, which = draws.values, self._fixed_effect(hyperparameter)
+        if which is None:
+            at = self._stated[hyperparameter.name][1]
+            ends = [self._log_prior(at(hyperparameter.value + e)) for e in (step, 0.0)]
+            log_ratio = ends[0] - ends[1]
+        else:
+            log_ratio, moved = self._tilted(*which, hyperparameter.value + step)
+        with np.errstate(divide="ignore"):
+            log_w = np.log(draws.weights) + log_ratio
+        if not smooth(log_w)[1] <= RELIABLE:
+            return np.full(T.shape[1], np.nan)
+        w = np.exp(log_w - logsumexp(log_w))
+        change = w @ T - draws.weights @ T
+        if moved.size:
+            change[: draws.p] += w @ moved
+        return change
+
+    def _tilted(self, k: int, field: str, value: float) -> tuple[np.ndarray, np.ndarray]:
+        r"""log ∫ r(β_k) q(β | θ) dβ (n,) of r = p_new/p_old of a coefficient; how E[β | θ] moves (n, p).
+
+        log r = −½λx² + lx + const in x = β_k − b, λ = 1/s′² − 1/s² and l = (b′ − b)/s′². With x ~ N(μ, c)
+        given θ the integral is (1 + λc)^(−½) exp(½(−λμ² + 2lμ + l²c)/(1 + λc)), and β moves by
+        C_k (l − λμ)/(1 + λc).
+        """
+        draws = self.found.weighted
+        b, s = float(self.priors.mean[k]), float(self.priors.sd[k])
+        b_new, s_new = (value, s) if field == "mean" else (b, value)
+        precision, pull = 1 / s_new**2 - 1 / s**2, (b_new - b) / s_new**2
+        mu = draws.values[:, k] - b
+        if k >= draws.p:
+            return -precision * mu**2 / 2 + pull * mu, np.zeros(0)
+        C_k = np.einsum("npq,nq->np", draws.root, draws.root[:, k])
+        spread = 1 + precision * C_k[:, k]
+        with np.errstate(
+            invalid="ignore"
+        ):  # a weaker prior of what the data do not know has no integral
+            log_ratio = -np.log(spread) / 2
+        log_ratio += (-precision * mu**2 + 2 * pull * mu + pull**2 * C_k[:, k]) / (2 * spread)
+        return log_ratio, C_k * ((pull - precision * mu) / spread)[:, None]
 
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """Nothing."""
         return ""
 
     def _score(self, hyperparameter: Hyperparameter) -> _Score:
-        name, _, field = hyperparameter.name.rpartition(".")
-        priors = self.priors
-        if name in priors.names and field in ("mean", "sd"):
-            return self._score_of_fixed(priors.names.index(name), field)
+        which = self._fixed_effect(hyperparameter)
+        if which is not None:
+            return self._score_of_fixed(*which)
         at = self._stated[hyperparameter.name][1]
         h = _DIFFERENCE * (abs(hyperparameter.value) or hyperparameter.step)
         up, down = (self._log_prior(at(hyperparameter.value + e)) for e in (h, -h))
         return _Score((up - down) / (2 * h))
+
+    def _fixed_effect(self, hyperparameter: Hyperparameter) -> tuple[int, str] | None:
+        """Which coefficient's prior, and which of its numbers; None where it is of something else."""
+        name, _, field = hyperparameter.name.rpartition(".")
+        if name in self.priors.names and field in ("mean", "sd"):
+            return self.priors.names.index(name), field
+        return None
 
     def _score_of_fixed(self, k: int, field: str) -> _Score:
         """(β − b)/s² of a mean b; ((β − b)² − s²)/s³ of an sd s."""
@@ -173,6 +201,10 @@ class PriorSensitivity:
             if priors.residual is None:
                 raise InvalidModel("A gaussian model needs a prior of its residual sd.")
             total += priors.residual.log_density(np.exp(theta[:, -1]))
+        index = self.found.estimate.index
+        for (label, now), (_, before) in zip(priors.smooths, self.priors.smooths, strict=True):
+            if now is not before:
+                total += now.log_density(self.found.weighted.values[:, index[sd_name(label)]])
         parts_of_rows = split_coordinates(statement.parameters, statement.coordinates(theta))
         for (_, now), (_, before), (own, u) in zip(
             priors.dispersions, self.priors.dispersions, parts_of_rows, strict=True
@@ -180,71 +212,3 @@ class PriorSensitivity:
             if now is not before:
                 total += own.range.log_density(now, u)
         return total
-
-
-def _fixed(priors: MixedPriors, which: str, j: int) -> Callable[[float], MixedPriors]:
-    def at(value: float) -> MixedPriors:
-        changed = getattr(priors, which).copy()
-        changed[j] = value
-        return replace(priors, **{which: changed})
-
-    return at
-
-
-def _term(
-    priors: MixedPriors, t: int, at: Callable[[float], Any]
-) -> Callable[[float], MixedPriors]:
-    def changed(value: float) -> MixedPriors:
-        return replace(priors, terms=(*priors.terms[:t], at(value), *priors.terms[t + 1 :]))
-
-    return changed
-
-
-def _dispersion(
-    priors: MixedPriors, j: int, at: Callable[[float], Any]
-) -> Callable[[float], MixedPriors]:
-    def changed(value: float) -> MixedPriors:
-        parts = list(priors.dispersions)
-        parts[j] = (parts[j][0], at(value))
-        return replace(priors, dispersions=tuple(parts))
-
-    return changed
-
-
-def _residual(priors: MixedPriors, at: Callable[[float], Any]) -> Callable[[float], MixedPriors]:
-    return lambda value: replace(priors, residual=at(value))
-
-
-def _parts(priors: MixedPriors, t: int, prior: Any) -> list[tuple[str, Any, Callable[[Any], Any]]]:
-    """The priors within a term's: what each is of, itself, and the term's prior with it replaced."""
-    if not isinstance(prior, SpreadPrior):
-        return [(priors.term_names[t], prior, lambda p: p)]
-    parts: list[tuple[str, Any, Callable[[Any], Any]]] = []
-    for i, (label, sd) in enumerate(zip(priors.coefficients[t], prior.sds, strict=True)):
-
-        def put(part: Any, i: int = i) -> SpreadPrior:
-            return prior._replace(sds=(*prior.sds[:i], part, *prior.sds[i + 1 :]))
-
-        parts.append((label, sd, put))
-    if prior.correlations is not None:
-        of = f"corr[{priors.term_names[t]}]"
-        parts.append((of, prior.correlations, lambda part: prior._replace(correlations=part)))
-    return parts
-
-
-def _numbers(
-    prior: Any, put: Callable[[Any], Any]
-) -> list[tuple[str, float, Callable[[float], Any]]]:
-    """The single numbers of a prior, with what holds it at other values."""
-    assert is_dataclass(prior)
-    found: list[tuple[str, float, Callable[[float], Any]]] = []
-    for field in fields(prior):
-        value = getattr(prior, field.name)
-        if isinstance(value, float):
-
-            def at(number: float, name: str = field.name) -> Any:
-                # a dataclass, as asserted above, which mypy does not carry into functions
-                return put(replace(prior, **{name: number}))  # type: ignore[type-var]
-
-            found.append((field.name, value, at))
-    return found

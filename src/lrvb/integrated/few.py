@@ -1,0 +1,131 @@
+"""One factor of few levels and many rows: where its mode is, and a table around it that stands for the rows.
+
+Every so many-th row of each level, counted so often, finds the mode roughly; a rough table of all rows
+leads to theirs, around which a finer one is made.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from .effort import FEW_LEVELS
+from .importance import Budget
+from .inside import Inside
+from .levels import Levels
+from .many import sds
+from .mode import Mode, climb, steadied
+from .nested import Nested
+from .outer import Outer
+from .surrogate import NotSmooth
+from .tabled import Table, Tabled, reach, table_work
+
+_ROWS = 1000  # that find the mode roughly,
+_EACH = 20  # so many of every level at least,
+_NEAR = 0.3  # to so many of its sds
+_ROUGH, _MOVED = 3, 1.5  # rough tables, while modes are so many sds from their centers
+_ROOM = 2.5  # times the ends there, that a rough table reaches
+_UP = 2.0  # sds of a log sd, to either side, over which a table must reach
+_WIDE = 0.3  # sd of the inner log sd beyond which no polynomial of it follows the rows
+_NESTED = 4e8  # evaluations by nested sums that are not worth a table
+_LEAST = 2e6  # evaluations of a row's density that are not worth a table
+_GAIN = 2.0  # by which a point must cost less
+
+
+def can_tabulate(inside: Inside, budget: Budget) -> bool:
+    """Whether a table saves time: rows are many, in levels with one effect of one mode each."""
+    draws = budget.final + budget.rounds * budget.explore
+    if isinstance(inside, Nested):
+        return inside.rows.likelihood.concave and draws * inside.work > _NESTED
+    if not isinstance(inside, Levels) or not inside.rows.likelihood.concave:
+        return False
+    own = inside.cost * inside.work
+    return inside.fewest < FEW_LEVELS and draws * own > _LEAST and own > _GAIN * table_work(inside)
+
+
+def tabulate(inside: Inside, start: np.ndarray, longest: np.ndarray) -> tuple[Tabled, Mode]:
+    """The sums of rows by a table around their mode; `NotSmooth` or `NoMode` where there is none."""
+    if isinstance(inside, Nested):
+        return _tabulate_outer(inside, start, longest)
+    assert isinstance(inside, Levels)
+    some = thinned(inside)
+    some.be_quick(11)
+    first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
+    inside._center, inside._start = first.x.copy(), some._start
+    return _around(inside, first.x, sds(first), longest)
+
+
+def _tabulate_outer(nested: Nested, start: np.ndarray, longest: np.ndarray) -> tuple[Tabled, Mode]:
+    """Of the outer of two factors, whose rows' density has the inner levels summed out."""
+    some, share = _some_inner(nested)
+    first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
+    spread = np.sqrt(share) * sds(first)
+    if spread[nested.p + 1] > _WIDE:
+        raise NotSmooth("Rows tell too little of the inner sd.", mode=first.x)
+    outer = Outer(nested)
+    outer.choose_step(first.x)
+    return _around(outer, first.x, spread, longest)
+
+
+def _around(
+    inside: Levels, center: np.ndarray, spread: np.ndarray, longest: np.ndarray
+) -> tuple[Tabled, Mode]:
+    """A table at the mode, which rough ones find, from a center nearby."""
+    for _ in range(_ROUGH):
+        table = Table(
+            inside, center, spread, *reach(inside, center[None], center, _ROOM), rough=True
+        )
+        mode = _top(Tabled(inside, table, spread), center, longest)
+        moved = np.abs(mode.x - center)[table.others] / sds(mode)[table.others]
+        center, spread = mode.x, sds(mode)
+        if moved.max(initial=0.0) < _MOVED:
+            break
+    points = np.array([center, *sideways(center, _UP * spread, inside)])
+    inside._center, inside._start = center.copy(), inside._ends(center[None]).z[0]
+    tabled = Tabled(inside, Table(inside, center, spread, *reach(inside, points, center)), spread)
+    return tabled, _top(tabled, center, longest)
+
+
+def thinned(inside: Levels) -> Levels:
+    """Every so many-th row of each level, which counts so often."""
+    groups = inside.groups
+    every = max(1, int(min(inside.N / _ROWS, inside.N / (_EACH * inside.G))))
+    here = copy(inside)
+    if every == 1:
+        return here
+    place = np.arange(inside.N) - groups.starts[groups.of]
+    kept = np.flatnonzero(place % every == 0)
+    of = groups.of[kept]
+    times = (groups.sizes / np.bincount(of, minlength=inside.G))[of]
+    given = inside.rows.weights
+    starts = np.searchsorted(of, np.arange(inside.G))
+    here.groups = groups._replace(rows=groups.rows[kept], starts=starts, of=of)
+    rows = inside.rows.take(kept).weighted(times if given is None else times * given[kept])
+    here._arrange(rows, inside.R[kept])
+    return here
+
+
+def _some_inner(nested: Nested) -> tuple[Nested, float]:
+    """Every so many-th inner level of each outer one alone, and their share of all."""
+    above = nested.above
+    M = len(above.of)
+    every = max(1, int(min(len(nested.of) / _ROWS, M / (_EACH * len(above.starts)))))
+    if every == 1:
+        return nested, 1.0
+    place = np.arange(M) - above.starts[above.of]
+    kept = np.isin(nested.inner.codes, nested.inner_level[place % every == 0])
+    rows = np.flatnonzero(kept)
+    some = Nested(nested.given.take(rows), nested.outer.take(rows), nested.inner.take(rows))
+    return some, len(rows) / len(kept)
+
+
+def sideways(x: np.ndarray, moves: np.ndarray, inside: Levels) -> list[np.ndarray]:
+    """x with the levels' sd larger, and smaller."""
+    move = np.where(np.arange(len(x)) == inside.p, np.minimum(moves, 2.0), 0.0)
+    return [x + move, x - move]
+
+
+def _top(tabled: Tabled, start: np.ndarray, longest: np.ndarray) -> Mode:
+    found = climb(tabled.log_density, start, tabled.derivatives, longest)
+    return steadied(tabled.log_density, found)
