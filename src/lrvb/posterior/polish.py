@@ -49,7 +49,7 @@ class Polish:
     neck: np.ndarray | None = None
 
     def asks_again(self, found: Compared) -> bool:
-        """Whether a second run of HMC must confirm the first: not where all is nearly normal, or lost."""
+        """Whether a second run must confirm the first: not where all is nearly normal, or unsettled."""
         if self.severe or not self.slowest <= SETTLED or (self.concern and not self.unanswered):
             return False
         return self.unanswered or bool((self.gap(found) > CLOSE).any())
