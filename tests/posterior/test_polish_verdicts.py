@@ -67,7 +67,10 @@ def test_when_it_is_asked_for():
     assert POLISH.asks_again(compared(0.1))
     assert not POLISH.asks_again(compared(0.03))
     assert replace(POLISH, concern="None.", unanswered=True).asks_again(compared(0.03))
-    assert not replace(POLISH, slowest=1.2).asks_again(compared(0.3))
+    assert replace(POLISH, slowest=1.09).asks_again(compared(0.3))
+    unsettled = replace(POLISH, slowest=1.11)  # trusted in nothing, whatever a second run says
+    assert unsettled.judge(compared(0.0), 0.0)[0][0] == DOUBTFUL
+    assert not unsettled.asks_again(compared(0.3))
     assert not replace(POLISH, concern="Something.").asks_again(compared(0.3))
     heavy = compared(0.3)._replace(tail=np.array([0.0, 0.6]))
     assert POLISH.asks_again(heavy)  # but then it does not stand for linear response

@@ -49,8 +49,8 @@ class Polish:
     neck: np.ndarray | None = None
 
     def asks_again(self, found: Compared) -> bool:
-        """Whether a second run of HMC must confirm the first: not where all is nearly normal, or lost."""
-        if self.severe or not self.slowest <= APART or (self.concern and not self.unanswered):
+        """Whether a second run must confirm the first: not where all is nearly normal, or unsettled."""
+        if self.severe or not self.slowest <= SETTLED or (self.concern and not self.unanswered):
             return False
         return self.unanswered or bool((self.gap(found) > CLOSE).any())
 
