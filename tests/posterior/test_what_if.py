@@ -179,6 +179,20 @@ def test_steps_of_the_second_order_do_for_a_mixture():
         assert np.abs(scaled[row] - change).max() < 0.01 * np.abs(change).max()
 
 
+def test_all_of_few_rows_get_a_step(posterior):
+    """Without any fit every row's change of every mean is within 1 % of the largest, the small ones too."""
+    what_if, at = posterior._what_if(), posterior._at(posterior.names)
+    found = what_if.influence(at, refits=0)
+    assert found.stepped is not None
+    assert found.stepped.all()
+    unit = what_if.sd[at]
+    assert (np.abs(found.values) / unit).max(1).min() < 0.1  # some would be left at the first order
+    for row in range(0, 40, 5):
+        exact = what_if.moved_mean(what_if.left_out(np.array([row]))) - what_if.estimate.m
+        change = exact[at] / unit
+        assert np.abs(found.values[row] / unit - change).max() < 0.01 * np.abs(change).max()
+
+
 def test_levels_are_left_out_together(posterior):
     data = line()
     group = np.repeat(["u", "v", "w", "x"], 10)

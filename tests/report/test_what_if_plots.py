@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ndtri, stdtrit
 
 import lrvb
 from cases import CASES
@@ -50,3 +51,12 @@ def test_both_sds_are_drawn(posterior):
     own, robust = (c.get_segments()[0][1, 0] for c in ax.collections[:2])
     ratio = posterior.sd("beta", method="robust")["beta"] / posterior.sd("beta")["beta"]
     assert_allclose(robust / own, ratio)
+
+
+def test_intervals_of_few_groups_are_those_of_students_t(posterior):
+    """Robust intervals of eight groups have quantiles of seven degrees, the posterior's the normal's."""
+    by = np.arange(len(posterior._what_if().weights)) % 8
+    ax = lrvb.plot.robust(posterior, "beta", by=by, prob=0.9)
+    own, robust = (c.get_segments()[0][1, 0] for c in ax.collections[:2])
+    ratio = posterior.sd("beta", method="robust", by=by)["beta"] / posterior.sd("beta")["beta"]
+    assert_allclose(robust / own, ratio * stdtrit(7, 0.95) / ndtri(0.95))

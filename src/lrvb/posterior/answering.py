@@ -145,6 +145,10 @@ class RowQuestions(PriorQuestions, Protocol):
     def columns(self) -> Mapping[str, Any]:
         """Columns of the rows by which they may be grouped, beside those observed."""
 
+    @property
+    def clusters(self) -> np.ndarray | None:
+        """Codes (N,) of groups of rows that are independent of each other, or None: every row is."""
+
     def influence(
         self, at: np.ndarray, codes: np.ndarray | None = None, refits: int | None = None
     ) -> Influence:

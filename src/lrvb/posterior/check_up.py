@@ -145,7 +145,9 @@ def _step_said(fitted: FittedStep, names: list[str], by: str) -> str:
     said = f"{step.said(names)} by {by}"
     if not step.over.any():
         return f"{said}."
-    k = step.worst
+    k, most = step.worst, int(np.argmax(np.abs(step.change)))
+    if step.size > TELLING and most != k:
+        said += f" (and that of {names[most]} by {step.change[most]:+.2g})"
     before, after = (
         f"{low:.3g} to {high:.3g}" for low, high in (fitted.before[:, k], fitted.after[:, k])
     )

@@ -37,14 +37,14 @@ class NotedSeries(pd.Series):
 
 
 def noted_series(values: pd.Series, note: str) -> NotedSeries:
-    """The column with a note."""
+    """The column with a note, and with its own `attrs`, which pandas leaves behind."""
     result = NotedSeries(values)
-    result.note = note
+    result.note, result.attrs = note, dict(values.attrs)
     return result
 
 
 def noted(table: pd.DataFrame, note: str) -> Noted:
-    """The table with a note."""
+    """The table with a note, and with its own `attrs`."""
     result = Noted(table)
-    result.note = note
+    result.note, result.attrs = note, dict(table.attrs)
     return result

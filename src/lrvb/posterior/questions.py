@@ -94,8 +94,8 @@ class WhatIf:
 
         With `by` (a column, or one value a row) whole levels are left out. In the quantity's unit, or in
         posterior sds with `scaled=True`. First order in the row's weight; where that is above a tenth
-        of an sd, a step of the second order, and for the ten largest and those of which it is not sure, as
-        many as take about a second and ten at least, a refit (up to 100,000 rows).
+        of an sd, or rows are 200 at most, a step of the second order, and for the ten largest and those of
+        which it is not sure, as many as take about a second and ten at least, a refit (up to 100,000 rows).
         Of an integrated `MixedModel` by smoothed weights of its draws, with a refit for the ten largest whose
         k_hat is above a half or whose Monte Carlo error is above 5 %. `refits` says how many at most.
         """

@@ -40,6 +40,7 @@ SAMPLED = (
     10_000  # rows of it: d_sd is then known to some 5 %, of models with one normal a row to 2 %
 )
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
+ALL = 200  # rows or levels up to which all get a step: a fifth of a second
 
 
 def row_weights(fit: Fit) -> np.ndarray:
@@ -173,14 +174,15 @@ class Sensitivity:
     ) -> Influence:
         """The change of the coordinates `at` if a row, or a level of `codes` (N,), is left out.
 
-        First order; where that is large a step of the second order, and a fit without them for the ten
-        largest and those of which that step is not sure (`refits`, or as many as take about a second, ten at
-        least and none of more than 100,000 rows), (n, k).
+        First order; where that is large, or they are few, a step of the second order, and a fit without
+        them for the ten largest and those of which that step is not sure (`refits`, or as many as take
+        about a second, ten at least and none of more than 100,000 rows), (n, k).
         """
         values = -self._moved(at, codes)
         done = np.zeros((2, len(values)), dtype=bool)
         elsewhere = self.fit.problem.total is not None
-        largest = self._largest(values, at)[: MOST if self.fit.curved is not None else 0]
+        least = 0.0 if len(values) <= ALL and not elsewhere else LARGE
+        largest = self._largest(values, at, least)[: MOST if self.fit.curved is not None else 0]
         blocks = rows_of(largest, codes)
         if elsewhere:
             largest = largest[: affordable(blocks)]
@@ -203,14 +205,13 @@ class Sensitivity:
                 continue
             values[k], done[:, k] = (moved - self.estimate.m)[at], (False, True)
             unsure[k] = False
-        return Influence(
-            values, done[1], stepped=done[0], astray=astray, unsure=int(sum(unsure.values()))
-        )
+        left = sum(bool(unsure[k]) for k in again)
+        return Influence(values, done[1], stepped=done[0], astray=astray, unsure=left)
 
-    def _largest(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Which move a mean by `LARGE` or more, the largest first."""
+    def _largest(self, values: np.ndarray, at: np.ndarray, least: float = LARGE) -> np.ndarray:
+        """Which move a mean by `least` sds or more, the largest first."""
         size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
-        large = np.flatnonzero(size >= LARGE)
+        large = np.flatnonzero(size >= least)
         return large[np.argsort(-size[large], kind="stable")]
 
     def _moved(self, at: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
@@ -313,6 +314,10 @@ class Sensitivity:
     def columns(self) -> Mapping[str, Any]:
         """None beside those observed."""
         return {}
+
+    @property
+    def clusters(self) -> None:
+        """Every row is independent of the others."""
 
     @property
     def labels(self) -> Any:

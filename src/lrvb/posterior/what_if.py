@@ -214,12 +214,14 @@ def robust_sds(
     """The infinitesimal jackknife's sds, with a word on those that are not the posterior's."""
     import pandas as pd
 
+    if codes is None:
+        codes = sensitivity.clusters
     values = np.sqrt(sensitivity.robust(at, codes, refits))
     require_finite("robust sd", values, names)
     said = beside(names, values, sensitivity.sd[at])
     result = pd.Series(values, index=list(names), name="sd")
-    if codes is not None:
-        groups = result.attrs["groups"] = int(codes.max()) + 1
+    if codes is not None and (groups := int(codes.max()) + 1) < len(codes):
+        result.attrs["groups"] = groups
         if groups < FEW_GROUPS:
             said += f" Of {groups} groups: intervals want quantiles of Student's t, {groups - 1} degrees."
     return noted_series(result, said)

@@ -162,6 +162,8 @@ def test_robust_sds_are_the_jackknife_of_groups(model):
     means = np.array([_on_grid(model, np.flatnonzero(g != CODES))[1:] for g in range(G)])
     exact = np.sqrt((G - 1) / G * ((means - means.mean(0)) ** 2).sum(0))
     assert np.all(np.abs(robust - exact) < 0.04 * sd)
+    assert robust.attrs["groups"] == G
+    assert f"{G - 1} degrees" in repr(robust)  # its groups are the model's own, and few
 
 
 def test_robust_sds_are_near_when_the_model_is_right(model):

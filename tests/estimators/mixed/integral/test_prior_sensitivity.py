@@ -82,14 +82,18 @@ def test_whole_steps_are_foretold(family):
 
 
 def test_the_prior_of_a_smooth_is_followed():
-    """Twice and half its scale, beside integrations there, to Monte Carlo's 0.01 sds each."""
-    model = lrvb.MixedModel("y ~ s(w) + (1|g)", "gaussian").fit(frame())
+    """Twice and half its scale, beside integrations there, to Monte Carlo's 0.01 sds each.
+
+    The prior is sharp, so that either step moves something by a fifth of an sd at least.
+    """
+    priors = {"s(w)": lrvb.prior.HalfNormal(0.3)}
+    model = lrvb.MixedModel("y ~ s(w) + (1|g)", "gaussian", priors=priors).fit(frame())
     ours = model.posterior_._sensitivity
     h = ours._stated["s(w).scale"][0]
     for step, foretold in zip(h.steps, ours.prior_change(h).at_steps, strict=True):
         change = ours.refitted(h, step, 0.94).change / ours.sd
         assert_allclose(foretold / ours.sd, change, atol=0.04)
-        assert np.abs(change).max() > 0.05
+        assert np.abs(change).max() > 0.2
 
 
 def test_small_steps_foretold_are_derivatives():

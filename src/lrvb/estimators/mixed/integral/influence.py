@@ -172,11 +172,10 @@ class MixedSensitivity(PriorSensitivity):
 
         The jackknife (G − 1)/G Σ_g (m₋g − m̄)², each group left out by weights of the draws, or in a fit of
         its own where those are bad (`refits` at most), because few groups have much weight each; of single
-        rows the sum of squared scores. Without codes groups are of the factor that all others lie within.
+        rows the sum of squared scores.
         """
-        codes = self.clusters if codes is None else codes
-        self._require_summed(codes)
         codes, n = self._blocks(codes)
+        self._require_summed(codes)
         if n < 2:
             raise InvalidModel("A robust sd needs two rows, or two levels, at least.")
         single = n == len(codes)
