@@ -13,6 +13,8 @@ import hashlib
 import os
 import platform
 import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,64 @@ from typing import Any
 from .cache import open_cache
 from .double import in_double
 from .lazy import jax
+
+_SHARE = (
+    0.5  # of the pieces of memory that Linux grants a process, what it may have when older ones go
+)
+_EVERY = 32  # new executables between two looks: each is made of up to some three hundred pieces
+
+
+class Executables(dict[Any, Any]):
+    """Executables by the shapes of their arguments; a dictionary that can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Recent:
+    """The executables of a process in the order of their last use.
+
+    Linux grants a process some 65,000 mapped pieces of memory and aborts one that asks for more. Where half
+    of them are used, the older half of the executables is let go; one that is asked for again is read from disk.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: OrderedDict[tuple[int, Any], weakref.ref[Executables]] = OrderedDict()
+        self._new = 0
+
+    def use(self, executables: Executables, signature: Any) -> None:
+        """Note that one is used now."""
+        key = id(executables), signature
+        with self._lock:
+            known = self._used.get(key)
+            if known is not None and known() is executables:
+                self._used.move_to_end(key)
+                return
+            self._used.pop(key, None)
+            self._used[key] = weakref.ref(executables)
+            self._new += 1
+            if self._new % _EVERY == 0 and crowded():
+                self._let_go(len(self._used) // 2)
+
+    def _let_go(self, count: int) -> None:
+        for _ in range(count):
+            (_, signature), owner = self._used.popitem(last=False)
+            found = owner()
+            if found is not None:
+                found.pop(signature, None)
+
+
+def crowded() -> bool:
+    """Whether half of the pieces of memory that a process is granted are mapped; never but on Linux."""
+    try:
+        granted = int(Path("/proc/sys/vm/max_map_count").read_text())
+        mapped = Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return False
+    return mapped > _SHARE * granted
+
+
+_recent = Recent()
 
 
 class Program:
@@ -32,13 +92,13 @@ class Program:
     def __init__(
         self,
         function: Callable[..., Any],
-        executables: dict[Any, Any] | None = None,
+        executables: Executables | None = None,
         check: Callable[[], None] | None = None,
         *,
         brief: bool = False,
     ):
         self._function = function
-        self._executables = {} if executables is None else executables
+        self._executables = Executables() if executables is None else executables
         self._check, self._brief = check, brief
         self._lock = threading.Lock()
 
@@ -56,6 +116,7 @@ class Program:
                         self._check()
                     executable = _executable(jax.jit(self._function), args, self._brief)
                     self._executables[signature] = executable
+        _recent.use(self._executables, signature)
         return executable(*args)
 
 

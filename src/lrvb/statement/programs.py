@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
-from ..numerics.program import Program
+from ..numerics.program import Executables, Program
 from .structure import Structure
 from .tracing import key_of
 
@@ -22,8 +22,8 @@ def shared(build: Callable[..., Callable[..., Any]], brief: bool = False) -> Cal
     """
 
     @functools.lru_cache(maxsize=256)
-    def executables(key: Any, rest: tuple[Any, ...]) -> dict[Any, Any]:
-        return {}
+    def executables(key: Any, rest: tuple[Any, ...]) -> Executables:
+        return Executables()
 
     @functools.wraps(build)
     def program(structure: Structure, *rest: Any) -> Program:
