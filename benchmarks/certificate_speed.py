@@ -36,6 +36,17 @@ def seconds(action: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
     return best, result
 
 
+def alternately(*actions: Callable[[], Any], times: int) -> np.ndarray:
+    """Processor seconds of each, medians of so many turns, so that a busy machine is busy for all."""
+    took = np.zeros((times, len(actions)))
+    for turn in range(-1, times):
+        for i, action in enumerate(actions):
+            begun = time.process_time()
+            action()
+            took[max(turn, 0), i] = time.process_time() - begun
+    return np.median(took, axis=0)
+
+
 def report(what: str, took: float, found: Certificate, other: str, each: float) -> None:
     """One line: the certificate, and the sampler for as many effective draws."""
     print(
@@ -125,12 +136,13 @@ def in_curvatures(what: str, response: Response) -> None:
     rows = response.fit.bound()
     assert rows is not None
     objective = Objective(response.fit.problem, rows)
-    # Best of more where each takes a thousandth of a second.
-    times = 20 if response.fit.problem.n <= 1000 else 3
-    one, _ = seconds(lambda: objective.at(response.eta), times)
-    means, shift = seconds(lambda: SecondOrder(response).shift, times)
-    d = linear(np.eye(len(response.m))[0])
-    sd, _ = seconds(lambda: SecondOrder(response, None, shift).variance(d), times)
+    shift, d = SecondOrder(response).shift, linear(np.eye(len(response.m))[0])
+    one, means, sd = alternately(
+        lambda: objective.at(response.eta),
+        lambda: SecondOrder(response).shift,
+        lambda: SecondOrder(response, None, shift).variance(d),
+        times=60 if response.fit.problem.n <= 1000 else 5,
+    )
     print(
         f"{what}: all means {means / one:.1f} curvatures, an sd {sd / one:.1f} "
         f"({one * 1e3:.1f} ms each)",

@@ -58,9 +58,7 @@ class _ChunkedSum:
         first, reached = 0, []
         pending: list[Any] = []
         for i, chunk in enumerate(self._kept or chunks(problem, self.size)):
-            starts = no_starts(problem.structure, len(chunk.weights))
-            if state is not None and i < len(state) and state[i].shape == starts.shape:
-                starts = state[i]  # of chunks of another length it is not known whose they are
+            starts = self._starts(state, i, len(chunk.weights))
             found = program(problem.traced, m, chunk.columns, chunk.weights, starts)
             pending.append((first, found))
             if keeps:
@@ -74,6 +72,13 @@ class _ChunkedSum:
             value, gradient, curvature, failed = _add(part, value, gradient, curvature, failed)
         known = tuple(reached) if keeps else None
         return CollapsedSums(value, gradient, curvature if order == 2 else None, failed, known)
+
+    def _starts(self, state: Any, i: int, n: int) -> np.ndarray:
+        """Where the optima of a chunk's rows are searched from: those that `state` remembers, if any."""
+        starts = no_starts(self.problem.structure, n)
+        if state is not None and i < len(state) and state[i].shape == starts.shape:
+            return state[i]  # of chunks of another length it is not known whose they are
+        return starts
 
     def respond(
         self, m: np.ndarray, asked: np.ndarray | None = None, state: Any = None
@@ -118,10 +123,10 @@ class _ChunkedSum:
                 value[i] = sums.value if sums.failed < 0 and np.isfinite(sums.value) else -np.inf
         return value
 
-    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         structure = self.problem.structure
         if not structure.conjugate:
-            return self._sum(row_bend_program(_one_normal(structure)), len(m), m, R)
+            return self._searched(row_bend_program(_one_normal(structure)), len(m), state, m, R)
         if structure.local.size > CUBIC:
             gradient = self.density(around(m, R), gradient=True).gradient
             assert gradient is not None
@@ -143,24 +148,42 @@ class _ChunkedSum:
                 total[here] += np.asarray(v)[: here.stop - here.start]
         return total
 
-    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         structure = self.problem.structure
         if structure.conjugate:
             return np.zeros(R.shape[1])
-        return self._sum(gap_slope_program(_one_normal(structure)), len(m), m) @ R
+        return self._searched(gap_slope_program(_one_normal(structure)), len(m), state, m) @ R
 
-    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    def gap_bends(
+        self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
+    ) -> np.ndarray:
         structure = self.problem.structure
         if structure.conjugate:
             return np.zeros(len(velocity))
         program = gap_bend_program(_one_normal(structure))
-        return self._sum(program, len(velocity), m, velocity, turn)
+        return self._searched(program, len(velocity), state, m, velocity, turn)
 
-    def _sum(self, program: Callable[..., Any], size: int, *given: np.ndarray) -> np.ndarray:
+    def _searched(
+        self, program: Callable[..., Any], size: int, state: Any, *given: np.ndarray
+    ) -> np.ndarray:
+        """The sum over the chunks of a program that searches for the rows' optima, near those of `state`."""
+
+        def starts(i: int, n: int) -> tuple[np.ndarray]:
+            return (self._starts(state, i, n),)
+
+        return self._sum(program, size, *given, beside=starts)
+
+    def _sum(
+        self,
+        program: Callable[..., Any],
+        size: int,
+        *given: np.ndarray,
+        beside: Callable[[int, int], tuple[np.ndarray, ...]] = lambda i, n: (),
+    ) -> np.ndarray:
         """The sum over the chunks of a program whose answer is a vector."""
         total = np.zeros(size)
-        for chunk in self._kept or chunks(self.problem, self.size):
-            rows = (chunk.columns, chunk.weights)
+        for i, chunk in enumerate(self._kept or chunks(self.problem, self.size)):
+            rows = (chunk.columns, chunk.weights, *beside(i, len(chunk.weights)))
             total += np.asarray(program(self.problem.traced, *given, *rows))
         return total
 

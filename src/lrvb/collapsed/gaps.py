@@ -3,7 +3,8 @@ r"""Rows with one normal variable that are not linear in it: what q(z) leaves ou
 A row's gap is I(m) − L̄(m) with I = log ∫ exp ℓ(m, T(z)) dz, and Gauss–Hermite nodes under q(z) give I and its
 derivatives; those of L̄ are ∂ℓ/∂m with q(z) held fixed, and H̃. The third derivative of L̄ needs no more than
 how q(z) follows m: with η its natural parameters and F(m, η) = ℓ(m, μ(η)) + S(η), which has its maximum
-L̄(m) at η(m), it is D³F along (m′, η′). So one optimum a row answers each question.
+L̄(m) at η(m), it is D³F along (m′, η′). So one optimum a row answers each question,
+and a search for it begins at `starts`, those of a point near by.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _FEWER = 0.4
 Term = Callable[[Any, Any, Any], Any]
 
 
-def _optimum(structure: Structure, term: Term, m: Any, row: Any) -> RowOptimum:
+def _optimum(structure: Structure, term: Term, m: Any, row: Any, start: Any = None) -> RowOptimum:
     local = structure.local.at(structure.row(row))
-    return collapse(local, lambda z: term(m, z, row), structure.conjugate)
+    return collapse(local, lambda z: term(m, z, row), structure.conjugate, start)
 
 
 def _term(structure: Structure, traced: Any) -> Term:
@@ -55,9 +56,9 @@ def _along(f: Callable[..., Any], *direction: Any) -> Callable[..., Any]:
     return lambda *at: jax.jvp(f, at, direction)[1]
 
 
-def _summed(own: Callable[[Any], Any], columns: Any, weights: Any) -> Any:
+def _summed(own: Callable[..., Any], weights: Any, *given: Any) -> Any:
     """Σ_n w_n of a row's vector; rows without a weight have no value."""
-    return jnp.where(weights > 0, jax.vmap(own, out_axes=-1)(columns), 0.0) @ weights
+    return jnp.where(weights > 0, jax.vmap(own, out_axes=-1)(*given), 0.0) @ weights
 
 
 @shared
@@ -72,7 +73,7 @@ def gap_program(structure: Structure) -> Callable[..., Any]:
                 q = _optimum(structure, term, m, row)
                 return _gap(term, q, row, 1.0)(m) - q.S
 
-            return _summed(own, columns, weights)
+            return _summed(own, weights, columns)
 
         return jax.vmap(one)(points)
 
@@ -81,31 +82,33 @@ def gap_program(structure: Structure) -> Callable[..., Any]:
 
 @shared
 def gap_slope_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, m, columns, weights) → Σ_n w_n of the gaps' gradient in m, (a,)."""
+    """(traced, m, columns, weights, starts) → Σ_n w_n of the gaps' gradient in m, (a,)."""
 
-    def slope(traced: Any, m: Any, columns: Any, weights: Any) -> Any:
+    def slope(traced: Any, m: Any, columns: Any, weights: Any, starts: Any) -> Any:
         term = _term(structure, traced)
 
-        def own(row: Any) -> Any:
-            return jax.grad(_gap(term, _optimum(structure, term, m, row), row, _FEWER))(m)
+        def own(row: Any, start: Any) -> Any:
+            return jax.grad(_gap(term, _optimum(structure, term, m, row, start), row, _FEWER))(m)
 
-        return _summed(own, columns, weights)
+        return _summed(own, weights, columns, starts)
 
     return slope
 
 
 @shared
 def gap_bend_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, m, m′, m″, columns, weights) → Σ_n w_n of the gaps' second derivative along each curve.
+    """(traced, m, m′, m″, columns, weights, starts) → Σ_n w_n of the gaps' second derivative along each.
 
     That of L̄ is m′ᵀH̃m′: the term's own, and what q(z) adds by following m. See: eq:nuisance_lrvb_est
     """
 
-    def bends(traced: Any, m: Any, velocity: Any, turn: Any, columns: Any, weights: Any) -> Any:
+    def bends(
+        traced: Any, m: Any, velocity: Any, turn: Any, columns: Any, weights: Any, starts: Any
+    ) -> Any:
         term = _term(structure, traced)
 
-        def own(row: Any) -> Any:
-            q = _optimum(structure, term, m, row)
+        def own(row: Any, start: Any) -> Any:
+            q = _optimum(structure, term, m, row, start)
             gap = _gap(term, q, row, _FEWER)
             H_za, H_zz = local_hessians(structure, term, m, q.z, row)
             root = local_root(H_za, q.C, H_zz)
@@ -120,20 +123,20 @@ def gap_bend_program(structure: Structure) -> Callable[..., Any]:
 
             return jax.vmap(one)(velocity, turn)
 
-        return _summed(own, columns, weights)
+        return _summed(own, weights, columns, starts)
 
     return bends
 
 
 @shared
 def row_bend_program(structure: Structure) -> Callable[..., Any]:
-    """(traced, m, R, columns, weights) → Σ_n w_n ∂ tr(RRᵀH̃)/∂m, (a,)."""
+    """(traced, m, R, columns, weights, starts) → Σ_n w_n ∂ tr(RRᵀH̃)/∂m, (a,)."""
 
-    def bend(traced: Any, m: Any, R: Any, columns: Any, weights: Any) -> Any:
+    def bend(traced: Any, m: Any, R: Any, columns: Any, weights: Any, starts: Any) -> Any:
         term = _term(structure, traced)
 
-        def own(row: Any) -> Any:
-            z = _optimum(structure, term, m, row).z
+        def own(row: Any, start: Any) -> Any:
+            z = _optimum(structure, term, m, row, start).z
             eta = jax.grad(term, 1)(m, z, row)
             local = structure.local.at(structure.row(row))
 
@@ -155,6 +158,6 @@ def row_bend_program(structure: Structure) -> Callable[..., Any]:
             by_m, by_eta = jax.grad(trace, (0, 1))(m, eta)
             return by_m + follow.T @ by_eta
 
-        return _summed(own, columns, weights)
+        return _summed(own, weights, columns, starts)
 
     return bend

@@ -100,7 +100,7 @@ class _GramBound:
                 slope[here] = np.asarray(pulled)[:n]
         return Densities(value, slope if gradient else None)
 
-    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         problem, structure = self.problem, self.problem.structure
         A = coefficient_program(structure)(problem.traced, m)
         M = spread_program(structure)(problem.traced, m, R)
@@ -132,8 +132,10 @@ class _GramBound:
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return np.zeros(len(points))  # linear in z
 
-    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         return np.zeros(R.shape[1])
 
-    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    def gap_bends(
+        self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
+    ) -> np.ndarray:
         return np.zeros(len(velocity))

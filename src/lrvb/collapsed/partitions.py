@@ -250,7 +250,7 @@ class _BoundPartitions:
         _require_all(over.marks, count)
         return total
 
-    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         return self._total(len(m), "bend", m, R)
 
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
@@ -260,10 +260,12 @@ class _BoundPartitions:
     def gaps(self, points: np.ndarray) -> np.ndarray:
         return self._total(len(points), "gaps", points)
 
-    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         return self._total(R.shape[1], "gap_slope", m, R)
 
-    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    def gap_bends(
+        self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
+    ) -> np.ndarray:
         return self._total(len(velocity), "gap_bends", m, velocity, turn)
 
     def _total(self, size: int | tuple[int, int], question: str, *args: Any) -> np.ndarray:

@@ -75,7 +75,7 @@ class LocalSum(Protocol):
 
 
 class BoundSum(Protocol):
-    """The questions about m."""
+    """The questions about m. A `state` is that of m or of a point near by: where searches begin."""
 
     def evaluate(self, m: np.ndarray, order: int = 2, state: Any = None) -> CollapsedSums:
         """Value and gradient, and with `order=2` the curvature."""
@@ -91,14 +91,16 @@ class BoundSum(Protocol):
     def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
         """Values, and with `gradient=True` gradients, at many m (S, a)."""
 
-    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         """∂ tr(RRᵀH̃)/∂m (a,): how the curvature changes, for a fixed R (a, k)."""
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         """log ∫ exp ℓ(m, T(z)) dz less the collapsed value, at many m (S, a): zero where linear in z."""
 
-    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         """The derivative of the gaps along the columns of R (a, k), (k,)."""
 
-    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    def gap_bends(
+        self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
+    ) -> np.ndarray:
         """The second derivative (k,) of the gaps along curves with these m′ and m″ (k, a), in sds."""

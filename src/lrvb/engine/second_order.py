@@ -110,7 +110,7 @@ class SecondOrder:
         self.objective = Objective(self.fit.problem, self.rows)
         if shift is not None:
             self.shift = shift
-        self._base = None if self.fit is fit else self.objective.at(fit.eta)
+        self._base = fit.point if self.fit is fit else self.objective.at(fit.eta)
 
     @cached_property
     def loop(self) -> float:
@@ -142,13 +142,13 @@ class SecondOrder:
         _, slopes = global_density_program(fit.problem.structure, True)(fit.problem.traced, near)
         c = second_differences(np.asarray(slopes))
         if self.rows is not None:
-            c = c + self.rows.bend(fit.m, R)
+            c = c + self.rows.bend(fit.m, R, self._base.state)
         directions = _directions(self.V_root, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
         means = means_program(fit.problem.structure)(around(fit.eta, directions))
         e = second_differences(np.asarray(means), 1 / beta - 1)
         shift = 0.5 * (Sigma @ (c + self.H @ e) + e)
         if self.rows is not None:
-            shift = shift + R @ self.rows.gap_slope(fit.m, R)
+            shift = shift + R @ self.rows.gap_slope(fit.m, R, self._base.state)
         if not np.isfinite(shift).all():
             raise InvalidModel(
                 "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "
@@ -181,7 +181,8 @@ class SecondOrder:
         found = np.array([(line.first, line.corrected) for line in lines]).reshape(-1, 2)
         if self.rows is not None and len(lines):
             velocity, turn = (np.stack(part) for part in zip(*(e[2:] for e in lines), strict=True))
-            found[:, 1] += found[:, 0] * self.rows.gap_bends(self.fit.m, velocity, turn)
+            bends = self.rows.gap_bends(self.fit.m, velocity, turn, self._base.state)
+            found[:, 1] += found[:, 0] * bends
         return found
 
     def _line(self, quantity: Quantity) -> _Line:
@@ -193,7 +194,7 @@ class SecondOrder:
             return _Line(0.0, 0.0, np.zeros(len(d)), np.zeros(len(d)))
         h = STEP / np.sqrt(first)
         ahead = h * (d + self.H @ (Sigma @ d))
-        base = self.response.fit.point if self._base is None else self._base
+        base = self._base
         up, down = (self._tilted(quantity, t, s, base.state) for t, s in ((h, ahead), (-h, -ahead)))
         rho = (up.residual - 2 * base.residual + down.residual) / h**2
         bend = (up.loop - 2 * self._own + down.loop) / h**2
@@ -209,7 +210,7 @@ class SecondOrder:
                 "The second order of an sd is not known: a step of a fiftieth of an sd leaves the "
                 "domain of the model's terms. Use the uncorrected sd, or posterior.certify()."
             )
-        H = point.H if self._base is None else self.H + (point.H - self._base.H)
+        H = point.H if self.fit is self.response.fit else self.H + (point.H - self._base.H)
         if quantity.hessian is not None:
             H = H + t * quantity.hessian(point.m)
         residual = point.residual + t * quantity.gradient(point.m)

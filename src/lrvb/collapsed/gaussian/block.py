@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,7 +118,7 @@ class BlockSum:
         slope = np.stack([s.gradient for s in sums]) if gradient else None
         return Densities(np.array([s.value for s in sums]), slope)
 
-    def bend(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         """∂ tr(RRᵀH̃)/∂m, by second differences of the gradient."""
         gradient = self.density(around(m, R), gradient=True).gradient
         assert gradient is not None
@@ -134,11 +134,13 @@ class BlockSum:
         found = [self.collapse(m).best for m in points]
         return np.array([0.5 * (best.Sigma.logdet - best.M.logdet) for best in found])
 
-    def gap_slope(self, m: np.ndarray, R: np.ndarray) -> np.ndarray:
+    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         """By differences."""
         return first_differences(self.gaps(around(m, R)))
 
-    def gap_bends(self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    def gap_bends(
+        self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
+    ) -> np.ndarray:
         """By second differences."""
         bow = 0.5 * STEP**2 * turn
         ends = [m + bow + STEP * velocity, m + bow - STEP * velocity, m[None]]
