@@ -25,7 +25,7 @@ from .path import Path
 from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
 from .smoothed import Smoothed
-from .surrogate import CHECKED, NotSmooth, learn, points_needed
+from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
 from .tabled import Tabled
 from .wanting import in_sds, uncertain
 
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
 _CHECKED = 32  # draws at which the sums inside are checked
-_EXACT = 8  # of them where a table is compared with the rows
+_FOLLOWED = 2048  # draws over which a table must follow the rows
 _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
@@ -212,8 +212,8 @@ def _drawn(
         points = natural[resampled(weighted.weights, _CHECKED)]
         checked = (stand or inside).error(points)
         if tabled is not None:
-            off = tabled.off(points[:: _CHECKED // _EXACT])
-            if not off < NODE_ERROR:
+            off = tabled.off(natural[resampled(weighted.weights, _FOLLOWED)])
+            if not off < OFF:
                 raise NotSmooth(f"A table of the rows is off by {off:.2g}.", off=off, mode=mode.x)
             checked = checked + off
         if checked.max() < NODE_ERROR or looks == _LOOKS - 1:

@@ -27,6 +27,7 @@ from .surrogate import NotSmooth
 DEGREES = 8, 12, 16, 24, 32, 48, 64  # of series, the first that suffices is taken
 _SMALL = 1e-4  # of all levels' sums, what the last terms of a series may be
 _MISSED, _SELDOM = 256, 0.02  # points beyond a table that rows are asked of, and their share of all
+_ASKED = 16  # draws, about, where a table is compared with the rows
 _SERIES = 2.0  # what a node of a series costs, in evaluations of a row's density
 
 
@@ -66,7 +67,7 @@ class Table:
         return exponential is not None and exponential.additive and exponential.intercept
 
     def _base(self) -> np.ndarray:
-        """What is known at the center, of series of a degree that suffices."""
+        """What is known at the center, of series of a degree that suffices; `NotSmooth` where none does."""
         rows = self.inside._rows_at(self.center[None])
         if self.rates:
             return self._of(rows)
@@ -78,8 +79,8 @@ class Table:
             self.transform[:, 0] /= 2
             base = self._of(rows)
             if np.abs(base[:, -2:]).sum(0).max() < _SMALL:
-                break
-        return base
+                return base
+        raise NotSmooth("Levels' effects range so far that no series follows their rows.")
 
     def _known(self, t: np.ndarray) -> np.ndarray:
         """log T_g (G,), or coefficients of the series (G, degree + 1), where others moved by t steps."""
@@ -94,9 +95,17 @@ class Table:
         nodes = self.middle[:, None] + self.half[:, None] * self.places
         return rows.line(nodes[None])[0] @ self.transform
 
+    def distance(self, theta: np.ndarray) -> np.ndarray:
+        """Of points θ (n, d) from the center, in steps along whichever axis of the polynomials has most."""
+        return np.abs(self._moves(theta)).max(1, initial=0.0)
+
+    def _moves(self, theta: np.ndarray) -> np.ndarray:
+        """In steps, (n, axes)."""
+        return (theta - self.center)[:, self.others] / self.step
+
     def at(self, theta: np.ndarray) -> RowSums:
         """The sums of rows at points θ (n, d)."""
-        t = (theta - self.center)[:, self.others] / self.step
+        t = self._moves(theta)
         c = np.column_stack([np.ones(len(t)), products(t, self.monomials)])
         known = (c @ self.features).reshape(len(t), self.inside.G, -1)
         moved = (theta - self.center) @ self.A
@@ -201,9 +210,19 @@ class Tabled:
         return self.inside.error(theta)
 
     def off(self, theta: np.ndarray) -> float:
-        """What the table is off by at n points, at most, as the rows say."""
+        """Root mean square of what the table is off by over n draws of θ, as the rows say at a few of them.
+
+        Polynomials go astray far out, so draws are ranked by their distance from the center, the outermost
+        first: the rows are asked at ranks in a geometric series, and each stands for those up to the next.
+        """
+        table = self.inside.table
+        assert isinstance(table, Table)
+        order = np.argsort(-table.distance(theta))
+        ranks = np.unique(np.geomspace(1, len(order) + 1, _ASKED + 1).astype(int)) - 1
+        at = theta[order[ranks[:-1]]]
         self.lend()
-        return float(np.abs(self.log_density(theta) - self.rows.exact.log_density(theta)).max())
+        square = (self.log_density(at) - self.rows.exact.log_density(at)) ** 2
+        return float(np.sqrt(np.diff(ranks) @ square / len(order)))
 
     def lend(self) -> None:
         """The nodes that were chosen, to the sums of the rows themselves."""
