@@ -143,7 +143,7 @@ def subsampled():
         (subsampled, "Plate 'row' subsamples 10 of 40 rows"),
         (discrete, "Site 'z' is discrete"),
         (unbounded, "Site 'n' is discrete with unboundedly many values"),
-        (raising, "raised KeyError when it was run"),
+        (raising, "after site .a. raised KeyError"),
         (empty, "no continuous latent site"),
         (flat, "has no finite integral"),
         (with_param, "numpyro.param"),

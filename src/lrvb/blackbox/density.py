@@ -22,7 +22,8 @@ class Density:
     `log_density` maps x (D,) to a number and `values` to named arrays, both in jax.numpy. `starts`
     (n, D) are points to search from and `coordinates` the names of the D entries of x. `dims` and
     `coords` are those of the model, `observed` its data, `source` what it is called in sentences. `parts`
-    maps x to the log density of the data, "likelihood", and of every site's prior, without Jacobians.
+    maps x to the log density of the data, "likelihood", and of every site's prior, without Jacobians;
+    `entries` to the log densities of each observed site's entries.
     """
 
     log_density: Callable[[Any], Any]
@@ -34,6 +35,7 @@ class Density:
     coords: Mapping[str, list[Any]] = field(default_factory=dict)
     observed: Mapping[str, Any] | None = None
     parts: Callable[[Any], Mapping[str, Any]] | None = None
+    entries: Callable[[Any], Mapping[str, Any]] | None = None
 
     @property
     def size(self) -> int:
@@ -101,8 +103,9 @@ def told(error: Exception) -> str:
     foreign = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
     if isinstance(error, foreign):
         text += (
-            " Write it in jax.numpy: functions of NumPy, SciPy or math, and `if` or `while` on a value, "
-            "cannot be differentiated; jax.numpy.where takes the place of `if`."
+            " Write it in jax.numpy: functions of NumPy, SciPy, pandas or math, and `if` or `while` on a "
+            "value, cannot be differentiated; jax.numpy.where takes the place of `if`, and column.to_numpy() "
+            "that of a table's column."
         )
     return text
 

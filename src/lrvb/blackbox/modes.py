@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidModel
+from ..numerics.lazy import jax
 from .ascent import Summit, lbfgs, newton
 from .basin import all_lead_to
 from .density import Density
@@ -19,6 +20,7 @@ FIRST = 50  # steps after which one summit is enough, if all climbers lead to it
 EARLY = 100  # steps after which the climbers are remembered: still on the slopes of a funnel
 SUMMITS = 6  # climbers that go on by Newton's method
 TRIALS = 8  # steps of L-BFGS that are tried together, as a batch costs no more than a point
+ASKED = 8  # starts at which data are looked at one by one, where log p is finite at none
 FEW = 50  # dimensions to which Newton's method starts by itself, and curvatures are of full rank
 
 
@@ -102,7 +104,8 @@ class Climb:
             raise InvalidModel(
                 f"The log density of {density.source} or its gradient is not a number at any of {len(x)} "
                 "starting points. Look for a log or a square root of a negative number, a division by "
-                f"zero, or data outside the support of their distribution.{_missing(density)}"
+                "zero, or data outside the support of their distribution."
+                f"{_missing(density) or _outside(density, x)}"
             )
         self.best, self.highest, self._before = x, self._value, self._value
 
@@ -142,6 +145,22 @@ def _missing(density: Density) -> str:
         if np.issubdtype(np.asarray(values).dtype, np.floating) and np.isnan(values).any():
             place = ",".join(map(str, np.argwhere(np.isnan(values))[0]))
             return f" '{name}[{place}]' of the data is missing: leave it out, or impute it."
+    return ""
+
+
+def _outside(density: Density, x: np.ndarray) -> str:
+    """A sentence on the first entry of the data whose log density is not finite at any of a few points."""
+    if density.entries is None:
+        return ""
+    for name, found in jax.vmap(density.entries)(x[:ASKED]).items():
+        bad = ~np.isfinite(np.asarray(found)).any(axis=0)
+        if bad.any():
+            place = ",".join(map(str, np.argwhere(bad)[0]))
+            at = f"{name}[{place}]" if place else name
+            return (
+                f" It is so of '{at}': either it is outside its support, or what it depends on is missing or "
+                "not a number."
+            )
     return ""
 
 

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..blackbox.density import LIKELIHOOD, Density, first_line
+from ..blackbox.density import LIKELIHOOD, Density, first_line, told
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.program import Program
 from .log_density import BlackBox, coordinate_names
+from .observed import require_numbers, require_shape
 
 PRIOR_DRAWS = 24
 FAR = 1e4  # of unconstrained coordinates, from which no climb comes back
@@ -54,6 +55,7 @@ class _Sites:
 
     def __init__(self, numpyro: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.numpyro, self.model, self.args, self.kwargs = numpyro, model, args, kwargs
+        self._reached = ""
         self.trace = self._traced()
         self.latent = {
             name: site
@@ -70,6 +72,9 @@ class _Sites:
                 raise InvalidModel(
                     f"Site '{name}' is a numpyro.param, which has no prior; make it a numpyro.sample."
                 )
+            if site["type"] == "sample" and site["is_observed"]:
+                require_numbers(name, site["value"])
+                require_shape(name, jnp.shape(site["value"]), tuple(site["fn"].shape()))
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
                 size, part = site["args"]
                 raise InvalidModel(
@@ -101,6 +106,13 @@ class _Sites:
                 return -util.potential_energy(
                     model, self.args, self.kwargs, unpacked(x), enum=self.enumerated
                 )
+            except TypeError as error:
+                if "PRNG" not in str(error):
+                    raise
+                raise InvalidModel(
+                    "This NumPyro model draws random numbers by itself (numpyro.prng_key), so that log p is "
+                    "random; make them numpyro.sample sites."
+                ) from error
             except ValueError as error:
                 if not self.enumerated:
                     raise
@@ -117,13 +129,19 @@ class _Sites:
 
         handlers = self.numpyro.handlers
 
-        def parts(x: Any) -> dict[str, Any]:
+        def traced(x: Any) -> dict[str, Any]:
             at = util.constrain_fn(seeded, self.args, self.kwargs, unpacked(x))
             stated = handlers.substitute(seeded, data=at)
-            trace = handlers.trace(stated).get_trace(*self.args, **self.kwargs)
-            observed = [s for s in trace.values() if s["type"] == "sample" and s["is_observed"]]
-            total = sum((_log_prob(site) for site in observed), start=jnp.zeros(()))
+            return handlers.trace(stated).get_trace(*self.args, **self.kwargs)
+
+        def parts(x: Any) -> dict[str, Any]:
+            trace = traced(x)
+            total = sum((_log_prob(site) for site in _observed(trace)), start=jnp.zeros(()))
             return {LIKELIHOOD: total} | {name: _log_prob(trace[name]) for name in self.latent}
+
+        def entries(x: Any) -> dict[str, Any]:
+            found = _observed(traced(x))
+            return {site["name"]: site["fn"].log_prob(site["value"]) for site in found}
 
         dims, coords = self._dims()
         return Density(
@@ -140,6 +158,7 @@ class _Sites:
                 if site["type"] == "sample" and site["is_observed"] and _is_data(site)
             },
             None if self.enumerated else parts,
+            None if self.enumerated else entries,
         )
 
     @property
@@ -164,9 +183,8 @@ class _Sites:
         except LrvbError:
             raise
         except Exception as error:
-            raise InvalidModel(
-                f"The NumPyro model raised {type(error).__name__} when it was run: {first_line(error)}"
-            ) from error
+            after = f" after site '{self._reached}'" if self._reached else ""
+            raise InvalidModel(f"The NumPyro model{after} {told(error)}") from error
         return found
 
     def _trace_at(self, uniforms: Uniforms) -> dict[str, Any]:
@@ -186,6 +204,7 @@ class _Sites:
         distributions = self.numpyro.distributions
 
         def value(site: Any) -> Any:
+            self._reached = site["name"]
             if site["type"] != "sample" or site["is_observed"] or _discrete(site):
                 return None
             stated = site["fn"]
@@ -293,6 +312,10 @@ def _quantile(distributions: Any, stated: Any, u: Any) -> Any:
     for transform in stated.transforms:
         x = transform(x)
     return x
+
+
+def _observed(trace: Mapping[str, Any]) -> list[Any]:
+    return [site for site in trace.values() if site["type"] == "sample" and site["is_observed"]]
 
 
 def _log_prob(site: Any) -> Any:

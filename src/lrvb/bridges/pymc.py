@@ -43,15 +43,21 @@ def from_pymc(model: Any) -> BlackBox:
         except LrvbError:
             raise
         except Exception as error:
-            hint = (
-                " Its log density draws random numbers, as with pm.Minibatch or pm.Simulator: give all data, "
-                "and a likelihood that can be computed."
-                if "RandomType" in str(error)
-                else ""
-            )
             raise InvalidModel(
-                f"PyMC could not turn this model into JAX: {type(error).__name__}: {first_line(error)}{hint}"
+                f"PyMC could not turn this model into JAX: {type(error).__name__}: {first_line(error)}"
+                f"{_remedy(str(error))}"
             ) from error
+
+
+def _remedy(said: str) -> str:
+    if "RandomType" in said:
+        return (
+            " Its log density draws random numbers, as with pm.Minibatch or pm.Simulator: give all data, "
+            "and a likelihood that can be computed."
+        )
+    if "No JAX conversion" in said:
+        return " State that part with functions of pytensor.tensor, which have one."
+    return ""
 
 
 @contextlib.contextmanager
@@ -97,6 +103,11 @@ def _density(model: Any) -> Density:
 
     for variable in model.free_RVs:
         if np.issubdtype(np.dtype(variable.dtype), np.integer) or variable.dtype == "bool":
+            if variable.name.endswith("_unobserved"):
+                raise InvalidModel(
+                    f"'{variable.name.removesuffix('_unobserved')}' has missing values, which are discrete "
+                    "and have no gradient; leave these rows out."
+                )
             raise InvalidModel(
                 f"'{variable.name}' is discrete, which has no gradient; sum it out of the model "
                 "(pm.Mixture, or pymc_extras.marginalize) first."
@@ -138,6 +149,11 @@ def _density(model: Any) -> Density:
         names = [variable.name for variable in model.free_RVs]
         return dict(zip([*names, LIKELIHOOD], [*found, jnp.zeros(())], strict=False))
 
+    def entries(x: Any) -> dict[str, Any]:
+        outputs = model.logp(vars=data, sum=False)
+        found = get_jaxified_graph(inputs=inputs, outputs=outputs)(*unpacked(x))
+        return dict(zip([variable.name for variable in data], found, strict=True))
+
     center = np.concatenate([value.ravel() for value in first])
     shapes = {variable.name: value.shape for variable, value in zip(inputs, first, strict=True)}
     known = {variable.name for variable in outputs}
@@ -158,6 +174,7 @@ def _density(model: Any) -> Density:
         {dim: _plain(v) for dim, v in model.coords.items() if dim in used and v is not None},
         _observed(model),
         parts,
+        entries if data else None,
     )
 
 
