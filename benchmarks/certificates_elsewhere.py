@@ -2,27 +2,23 @@
 
     python benchmarks/certificates_elsewhere.py [seeds] [first] [some of the name]
 
-Each model brings its exact posterior as a plain NumPy grid, or a sum in closed form over one. Wrong is a
-mean off by more than 0.2 sd or an sd by more than 15 %. "auto" is what `lrvb.infer` gives unasked,
-"brief" what 128 draws say, which many rows have unasked.
+Each model brings its exact posterior as a plain NumPy grid, or a sum in closed form over one.
+`confusion.py` says what counts as wrong.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from confusion import judged, main
 from elsewhere.positive import ZIP, NormWish, Ridge, TwoPoissons
 from elsewhere.real import Cauchy, Collinear, Decay, Hier, Product, TScale
 
 import lrvb
-from lrvb.posterior.costs import BRIEF
-
-MEAN, SD = 0.2, np.log(1.15)
 
 
 def cases(seed: int) -> Iterator[tuple[str, Any, dict[str, np.ndarray]]]:
@@ -94,53 +90,23 @@ def moments(found: Any) -> tuple[float, float]:
     return mean, np.sqrt(weights @ (values - mean) ** 2)
 
 
-def run(seeds: range, part: str = "") -> pd.DataFrame:
-    """One row a quantity: four verdicts, and whether linear response and the certified are wrong."""
-    rows = []
-    for seed in seeds:
-        for name, model, data in cases(seed):
-            if part not in name:
-                continue
-            try:
-                posterior = lrvb.infer(model, data)
-            except lrvb.LrvbError as error:
-                print(f"{seed} {name}: no answer ({type(error).__name__})", flush=True)
-                continue
-            auto = posterior.verdicts["verdict"]
-            quick = posterior._certifier.quick().quick
-            brief = posterior._certifier.certify(BRIEF, seed, brief=True, thorough=False)
-            few = [verdict for verdict, _ in brief.verdicts]
-            certificate = posterior.certify(seed=seed)
-            table, truth = certificate.summary(), model.truth(data)
-            for i, (quantity, row) in enumerate(table.iterrows()):
-                if quantity not in truth:
-                    continue
-                mean, sd = moments(truth[quantity])
-                wrong = [
-                    not (abs(row[m] - mean) <= MEAN * sd and abs(np.log(row[s] / sd)) <= SD)
-                    for m, s in (("lrvb_mean", "lrvb_sd"), ("mean", "sd"))
-                ]
-                without = quick[i][0] if quick else "not checked"
-                words = auto[quantity], row["verdict"], without, few[i]
-                rows.append(
-                    (seed, name, quantity, *words, *wrong, row["mean"], row["sd"], mean, sd)
-                )
-            print(f"{seed} {name}: {certificate}", flush=True)
-    names = ["seed", "case", "quantity", "auto", "asked", "quick", "brief", "wrong", "still wrong"]
-    return pd.DataFrame(rows, columns=[*names, "mean", "sd", "true mean", "true sd"])
-
-
-def main() -> None:
-    """The confusion tables, and what was trusted or repaired wrongly."""
-    seeds, first = (int(given) for given in (*sys.argv[1:3], *("1", "0")[len(sys.argv[1:3]) :]))
-    found = run(range(first, first + seeds), "".join(sys.argv[3:4]))
-    for verdict in ("auto", "asked", "quick", "brief"):
-        print(found.groupby(verdict)[["wrong", "still wrong"]].agg(["sum", "size"]).to_string())
-    trusted = (found[["auto", "asked", "quick", "brief"]] == "trust").any(axis=1) & found["wrong"]
-    repaired = (found["asked"] == "repaired") & found["still wrong"]
-    print(found[trusted | repaired].round(3).to_string())
+def run(seed: int, part: str = "") -> pd.DataFrame:
+    """One row a quantity and a way of checking it."""
+    found = []
+    for name, model, data in cases(seed):
+        if part not in name:
+            continue
+        try:
+            posterior = lrvb.infer(model, data, certify=False)
+        except lrvb.LrvbError as error:
+            print(f"{seed} {name}: no answer ({type(error).__name__})", flush=True)
+            continue
+        known = {quantity: moments(exact) for quantity, exact in model.truth(data).items()}
+        found.append(judged(posterior, known, seed).assign(case=name, seed=seed))
+        print(f"{seed} {name}: {posterior.certificate}", flush=True)
+    return pd.concat(found, ignore_index=True)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main()
+    main(run)

@@ -39,7 +39,7 @@ def test_a_sample_knows_what_is_linear_in_the_draws(q: int) -> None:
         return first, np.stack(both, axis=-1).reshape(len(points), -1)
 
     sample = theta[rng.choice(n, k, replace=False)]
-    weighted = Weighted(theta, np.zeros(n), w, w, 0.0, float(n), 0.0, 0.0)
+    weighted = Weighted(theta, np.zeros(n), np.zeros(n), w, w, 0.0, float(n), 0.0, 0.0)
     values = rng.standard_normal((n, 2))
     every = Integral(theta, weighted, 0.0, Plain(), *moments(theta)).moments(values)
     some = Integral(theta, weighted, 0.0, Plain(), *moments(sample), sample).moments(values)

@@ -55,8 +55,9 @@ def infer(
 
     `data` is a mapping of equally long columns or a DataFrame, None when the model has no rows.
     `tol` is in linear-response standard deviations; see `fit` for the other arguments. `certify` is
-    True, False, or "auto": check the answer against the exact posterior where that takes about a second
-    or less than three fits, and otherwise by the size of the second order.
+    True, False, or "auto": check the answer against the exact posterior, by many draws where that takes about
+    a second or less than three fits, by few where rows are many; where rows are not linear in their local
+    variables by the size of the second order.
 
     Beyond 3000 global coordinates no matrix of all of them is formed, and the result is a
     `WidePosterior`, which solves for the sds and covariances that are asked for.

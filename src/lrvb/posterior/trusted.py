@@ -99,8 +99,8 @@ class Trusted(Named):
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
         """Certify or not, as `certify` says: True, False, or "auto" where it costs little.
 
-        That is about a second, or three fits. Where it would cost more, "auto" gives verdicts without
-        draws, if they cost less than the fit.
+        "auto" makes a thousand draws where that is about a second or three fits, some hundred beyond; where
+        nothing can be drawn it gives verdicts without draws, if they cost less than the fit.
         """
         if certify is True:
             self.certify(progress=progress)

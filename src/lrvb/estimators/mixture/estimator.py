@@ -99,8 +99,8 @@ class GaussianMixture(
     chunk_size : int or None
         Rows held at a time.
     certify : bool or "auto"
-        Check `posterior_` against draws of the exact posterior; "auto" where that takes about a second
-        or less than three fits. It is local to one labelling of the components.
+        Check `posterior_` against draws of the exact posterior; "auto" by many where that takes about a
+        second or less than three fits, else by few. It is local to one labelling of the components.
 
     Attributes
     ----------

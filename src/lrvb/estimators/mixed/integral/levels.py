@@ -9,7 +9,7 @@ from ....integrated.importance import resampled
 from ....posterior.intervals import normal_ends
 from ..answers.effects import LevelEffects, LevelMoments
 from .fit import IntegratedFit
-from .mixtures import Parts
+from .parts import Parts
 
 DRAWS = 256  # at which levels are asked for their conditional means and sds
 ROWS = 2**12  # levels at a time

@@ -16,7 +16,7 @@ from ....likelihoods.quantiles import nodes_quantile
 from ..answers.prediction import LINK, Answer, Shares, fitted_rows
 from ..design.design import NewRows
 from .fit import IntegratedFit
-from .mixtures import Parts, weighted_quantiles
+from .parts import Parts, weighted_quantiles
 
 ROWS = 2**11  # at a time
 CELLS = 2**25  # rows × draws × nodes of all draws; fewer draws beyond

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import gamma, lognorm, norm
 
 import lrvb
-from lrvb.estimators.mixed.integral.mixtures import GRID, Parts, weighted_quantiles
+from lrvb.estimators.mixed.integral.parts import GRID, Parts, weighted_quantiles
 
 PROB = np.array([0.03, 0.25, 0.5, 0.97])
 
