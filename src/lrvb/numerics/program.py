@@ -39,7 +39,7 @@ class Recent:
     """The executables of a process in the order of their last use.
 
     Linux grants a process some 65,000 mapped pieces of memory and aborts one that asks for more. Where half
-    of them are used, the older half of the executables is let go; one that is asked for again is read from disk.
+    of them are used, the older half of the executables goes; one that is asked for again is read from disk.
     """
 
     def __init__(self) -> None:
