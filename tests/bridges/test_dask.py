@@ -168,8 +168,8 @@ def test_rows_are_left_out_where_they_are():
     for codes in (None, np.arange(600) % 30):
         ours, theirs = (p._what_if().influence(at, codes, refits=0) for p in (there, here))
         assert_allclose(ours.values, theirs.values, rtol=1e-4, atol=1e-9)
-        assert ours.stepped[[3] if codes is None else [3, 29]].all()
-        assert not ours.stepped.all()
+        assert ours.stepped[3]
+        assert ours.stepped.all() == (codes is not None)  # 30 levels are few, 600 rows are not
     assert "by a step of the second order, 5" in repr(there.influence(["a", "b"]))
     for by in (None, np.arange(600) % 30):
         ours, theirs = (p.sd(["a", "b"], method="robust", by=by) for p in (there, here))

@@ -181,7 +181,7 @@ class Sensitivity:
         values = -self._moved(at, codes)
         done = np.zeros((2, len(values)), dtype=bool)
         elsewhere = self.fit.problem.total is not None
-        least = 0.0 if len(values) <= ALL and not elsewhere else LARGE
+        least = 0.0 if len(values) <= ALL and self._near else LARGE
         largest = self._largest(values, at, least)[: MOST if self.fit.curved is not None else 0]
         blocks = rows_of(largest, codes)
         if elsewhere:
@@ -268,9 +268,13 @@ class Sensitivity:
         return np.asarray((means - self.fit.m) @ self.M[at].T)
 
     def _stepwise(self, count: int) -> bool:
-        """Whether so many levels are each left out by a step; rows elsewhere have to be fetched for it."""
-        near = self.fit.problem.total is None or self.fit.problem.total <= MANY
-        return near and 1 < count <= MOST and self.fit.curved is not None
+        """Whether so many levels are each left out by a step."""
+        return self._near and 1 < count <= MOST and self.fit.curved is not None
+
+    @property
+    def _near(self) -> bool:
+        """Whether all rows are in memory, or few enough elsewhere to be fetched."""
+        return self.fit.problem.total is None or self.fit.problem.total <= MANY
 
     def left_out(self, rows: np.ndarray) -> Fit:
         """The fit without these rows."""
