@@ -190,11 +190,7 @@ class ChainSums:
             if not apart:
                 half = min(half, _MOST // 2)
             if (size := min(2 * half + 1, around)) > _MOST + 1:
-                raise TooManyNodes(
-                    f"A nested sum would need {size:.0f} nodes: rows know a level far better than its sd "
-                    "does. The gaussian block is the way for such rows.",
-                    nodes=size,
-                )
+                raise TooManyNodes(size)
             if 2 * half + 1 <= around:
                 t = np.linspace(-1, 1, 2 * half + 1) * REACH * np.sqrt(variance)
                 K = np.exp(-(((t[:, None] - above) / sd) ** 2) / 2)

@@ -21,6 +21,7 @@ from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
+from .nested_sums import TooManyNodes
 from .path import Path
 from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
@@ -100,7 +101,7 @@ def integrate_path(
     if can_tabulate(inside, wanted):
         try:
             return _drawn(inside, wanted, seed, progress, start, tables=True)
-        except (NotSmooth, NoMode) as error:  # the rows themselves may do
+        except (NotSmooth, NoMode, TooManyNodes) as error:  # the rows themselves may do
             start = error.evidence.get("mode", start)
             if isinstance(inside, Factor):
                 inside.forget()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import LrvbError
 from .coordinates import FREE, LOG, Kind
+from .effort import TooMuchWork
 from .factor_nodes import TOLERANCE
 from .groups import gather
 from .regression import Regression, lifted
@@ -32,8 +32,15 @@ _CELLS = 2**16  # rows × nodes at a time: what fits a processor's cache
 _EXTREME = 8.0  # |log sd| up to which grids are made
 
 
-class TooManyNodes(LrvbError):
+class TooManyNodes(TooMuchWork):
     """A θ whose sums would need more nodes than is sensible."""
+
+    def __init__(self, nodes: float):
+        super().__init__(
+            f"A nested sum would need {nodes:.0f} nodes, since rows know a level far better than its "
+            "sd does.",
+            nodes=nodes,
+        )
 
 
 class Grid(NamedTuple):
@@ -184,11 +191,7 @@ class NestedSums:
         if apart:
             size = min(size, (2 * own + 1) * (2 * half_o + 1))
         if size > _MOST:
-            raise TooManyNodes(
-                f"A nested sum would need {size} nodes: rows know a level far better than its sd does. "
-                "The gaussian block is the way for such rows.",
-                nodes=size,
-            )
+            raise TooManyNodes(size)
         o = np.linspace(-1, 1, 2 * half_o + 1) * REACH * sd_o
         if 2 * shared + 1 <= size:
             t = np.linspace(-1, 1, 2 * shared + 1) * REACH * np.hypot(sd_o, sd_i)

@@ -21,6 +21,7 @@ from .nested import Nested
 from .nested_sums import STEPS, TooManyNodes
 from .regression import Regression
 from .row_sums import OneEffect, RowSums
+from .surrogate import NotSmooth
 
 _TINY = np.finfo(float).tiny
 _PLACES = np.linspace(0.3, 0.7, 5)  # between the ends of an outer level's grid
@@ -58,7 +59,10 @@ class Outer(Levels):
         return finer
 
     def choose_step(self, theta: np.ndarray) -> None:
-        """The widest step of inner nodes that suffices where the outer levels' effects are at θ (d,)."""
+        """The widest step of inner nodes that suffices where the outer levels' effects are at θ (d,).
+
+        `NotSmooth` where there would be too many of them.
+        """
         nested = self.nested
         nested.information, nested._center = nested._informations(theta), theta[self.p :]
         nested.single = True
@@ -69,6 +73,8 @@ class Outer(Levels):
             found = []
             for nested.step in (step / 2, step):
                 found.append(self._rows_at(theta[None]).line(Z)[0])
+            if not np.isfinite(found).all():
+                raise NotSmooth("Rows know inner levels too well for nodes that all of them share.")
             if np.abs(found[0] - found[1]).sum(0).max() < TOLERANCE:
                 break
 

@@ -351,3 +351,16 @@ def test_draws_that_sums_cannot_cover_are_told_and_end_trust() -> None:
         other = replace(certificate, refused=refused)
         assert other.verdict(name) == verdict
         assert f"{refused:,} with sds beyond what sums can cover" in other.sentence([name])
+
+
+def test_sds_so_small_that_nested_sums_have_too_many_nodes():
+    """Counts of e³ with row effects of sd 0.1: the block answers, near what was simulated, and says why."""
+    rng = np.random.default_rng(0)
+    g, x = np.repeat(np.arange(40), 5), rng.normal(size=200)
+    eta = 3.0 + 0.3 * x + 0.5 * rng.normal(size=40)[g] + 0.1 * rng.normal(size=200)
+    data = {"y": rng.poisson(np.exp(eta)), "x": x, "g": g, "row": np.arange(200)}
+    model = lrvb.MixedModel("y ~ x + (1|g) + (1|row)", "poisson").fit(data)
+    assert model.certificate_.method == "block"
+    assert "nodes, since rows know a level" in model.certificate_.reason
+    found = model.summary().loc["sd[1|row]"]
+    assert abs(found["mean"] - 0.1) < 3 * found["sd"]
