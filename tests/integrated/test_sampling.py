@@ -50,6 +50,15 @@ def test_few_nodes_of_a_normal_are_enough_to_draw_it(nodes):
     assert abs(z.std() - 1) < 0.01
 
 
+@pytest.mark.parametrize("rise", [0.0, 1e-9, 9e-6, 1.1e-5, 0.3, 40.0])
+def test_areas_of_straight_logarithms_are_exact(rise):
+    """∫ e^(rise·s − rise) ds from the left, flat or steep: a difference of exponentials loses ε/1e-5."""
+    line = Line(np.linspace(0.0, rise, 9)[None])
+    s = np.linspace(0.0, 1.0, line.total.shape[1] + 1)[1:]
+    exact = s if rise == 0 else np.exp(-rise) * np.expm1(rise * s) / rise
+    np.testing.assert_allclose(line.total[0] / line.total.shape[1], exact, rtol=1e-10)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_levels_have_the_density_of_the_sums(family):
     """With the few nodes that suffice for a sum; levels without rows have their prior."""

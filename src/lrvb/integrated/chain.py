@@ -12,7 +12,7 @@ import numpy as np
 
 from .chain_sums import REACH, ChainSums, Sums
 from .inside import Drawn, Effects, Evaluated, Lines, stacked
-from .lines import Line
+from .lines import draw_each
 from .nested_sums import TooManyNodes
 from .regression import lifted
 from .tree import every_level
@@ -178,7 +178,7 @@ class Chain(ChainSums):
                 log_w = np.log(np.maximum(sums.W[f], np.finfo(float).tiny))
                 which = np.tile(np.arange(len(depth.level)), len(same))
                 log_p = _between(t, log_w, which, s.reshape(-1, 1) + e) - (e / sd) ** 2 / 2
-                drawn = Line(log_p, _CELLS).draw(np.arange(len(log_p)), rng.random(len(log_p)))
+                drawn = draw_each(log_p, rng, _CELLS)
                 z = (e[0] + (e[1] - e[0]) * drawn).reshape(s.shape)
                 effects[f][np.ix_(same, depth.level)] = z
                 above = s + z

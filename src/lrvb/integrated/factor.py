@@ -164,15 +164,22 @@ class Factor(FactorNodes):
             eta = (theta[:, : self.p] @ X.T)[:, :, None]
             yield Lines(every, eta, np.ones_like(eta), self._fresh(theta, r))
             return
-        for at, sums in here._run(theta, every, len(X)):
-            eta = (theta[at, : self.p] @ X.T)[:, :, None]
-            P = sums.P.reshape(len(at), here.G, -1) / sums.total[..., None]
-            P = P[:, group]
-            P[:, new] = 1 / P.shape[2]
-            Z = here._nodes(sums.grid)
-            for i in range(self.q):
-                eta = eta + np.where(new, 0.0, r[:, i])[:, None] * Z[..., i][:, group]
-            yield Lines(at, eta, P, np.where(new, self._fresh(theta[at], r), 0.0))
+        known, some = np.where(new[:, None], 0.0, r), np.flatnonzero(new)
+        few = here.together(len(X))
+        for lot, sums in here._run(theta, every):
+            share = sums.P.reshape(len(lot), here.G, -1) / sums.total[..., None]
+            nodes = here._nodes(sums.grid)
+            for start in range(0, len(lot), few):
+                part = slice(start, start + few)
+                at, Z = lot[part], nodes[part]
+                eta = (theta[at, : self.p] @ X.T)[:, :, None]
+                for i in range(self.q):
+                    eta = eta + known[:, [i]] * Z[..., i][:, group]
+                P, extra = share[part][:, group], np.zeros((len(at), len(X)))
+                if len(some):
+                    P[:, some] = 1 / P.shape[2]
+                    extra[:, some] = self._fresh(theta[at], r[some])
+                yield Lines(at, eta, P, extra)
 
     def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
         """A draw of every level at each of n points, levels of merged groups each their own."""
@@ -196,4 +203,4 @@ class Factor(FactorNodes):
     def _fresh(self, theta: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Variances rᵀΣr of new levels in rows r (m, q) at n points, (n, m)."""
         precision, _ = self._precision(theta)
-        return np.einsum("mi,nij,mj->nm", r, np.linalg.inv(precision), r, optimize=True)
+        return ((r @ np.linalg.inv(precision)) * r).sum(2)

@@ -221,16 +221,18 @@ class FactorDensity(ABC):
             first[at], second[at] = m1 / sums.total[..., None], m2 / sums.total[..., None]
         return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
 
-    def _run(
-        self, theta: np.ndarray, points: np.ndarray, rows: int = 0
-    ) -> Iterator[tuple[np.ndarray, Sums]]:
+    def together(self, rows: int) -> int:
+        """Points at which so many rows, or groups, have nodes at a time."""
+        return max(1, int(_CELLS / (max(rows, 1) * self.nodes**self.q)))
+
+    def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
         """Sums at points with these indices: modes of many at a time, nodes of fewer.
 
         Of an sd so small that it is as good as none the levels' part is that of the smallest sd within reach.
         """
         covered = self._covered(theta)
         less = (covered != theta).any(1)
-        n = max(1, int(_CELLS / (max(self._width, rows) * self.nodes**self.q)))
+        n = self.together(self._width)
         many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
         for start in range(0, len(points), many):
             together = points[start : start + many]

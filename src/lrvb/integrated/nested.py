@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .inside import Drawn, Effects, Evaluated, Lines, stacked
-from .lines import draw_alike, spline_weights
+from .lines import draw_alike, draw_each, spline_weights
 from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
 from .regression import lifted
 from .tree import every_level
@@ -214,20 +214,18 @@ class Nested(NestedSums):
     ) -> None:
         """Draws of the levels with rows into outer (n, levels) and inner, some for each of several sums."""
         above = np.flatnonzero(self.above.group >= 0)
-        M, tiny = len(self.above.of), np.finfo(np.float32).tiny
+        tiny = np.finfo(np.float32).tiny
         log_p = [np.log(np.maximum(sums.P, tiny)) for _, sums in lot]
         which = [np.tile(np.arange(len(above)), len(same)) for same, _ in lot]
         places = draw_alike(log_p, which, rng, _CELLS)
-        log_p, which, effects = [], [], []
+        inside, effects = [], []
         for (same, sums), at in zip(lot, places, strict=True):
             found, e = self._given_outer(sums, at.reshape(len(same), -1))
             o = sums.grid.o
             outer[np.ix_(same, above)] = o[0] + (o[1] - o[0]) * at.reshape(len(same), -1)
-            log_p.append(found.reshape(-1, found.shape[2]))
-            which.append(np.arange(len(same) * M))
+            inside.append(draw_each(found.reshape(-1, found.shape[2]), rng, _CELLS))
             effects.append((e[..., 0], e[..., 1] - e[..., 0]))
-        places = draw_alike(log_p, which, rng, _CELLS)
-        for (same, _), (first, step), at in zip(lot, effects, places, strict=True):
+        for (same, _), (first, step), at in zip(lot, effects, inside, strict=True):
             inner[np.ix_(same, self.inner_level)] = first + step * at.reshape(len(same), -1)
 
     def _given_outer(self, sums: Sums, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -56,6 +56,12 @@ class Drawn:
             self._last = (n, seed), self.source.draw(n, generator(seed))
         return self._last[1]
 
+    def outside(self, n: int) -> JointDraws:
+        """n draws of all but the levels' effects, which may cost much."""
+        if self._last is not None and self._last[0] == (n, 0):
+            return self._last[1]
+        return self.source.draw(n, generator(0), levels=False)
+
 
 class AfterTheFit:
     """Questions of a fitted model; `MixedModel` inherits them."""
@@ -218,7 +224,7 @@ class AfterTheFit:
         `sdcor` that of the sd or correlation, with its own `sd, lower, upper`.
         """
         check_probability("prob", prob)
-        return variances(self._design(), self._draws_of(), prob)
+        return variances(self._design(), self._drawn.outside(MANY), prob)
 
     def r2(self, prob: float = 0.94) -> pd.DataFrame:
         """The share of variance that fixed effects explain ("marginal"), and random ones too ("conditional").
@@ -227,7 +233,7 @@ class AfterTheFit:
         there: σ² of a normal response, π²/3 of a logit, log(1 + Var y/μ²) of a log link.
         """
         check_probability("prob", prob)
-        return explained(self._design(), self._draws_of(), prob)
+        return explained(self._design(), self._drawn.outside(MANY), prob)
 
     def icc(self, prob: float = 0.94) -> pd.DataFrame:
         """Each grouping factor's share of the variance that fixed effects leave, and that of all.
@@ -235,7 +241,7 @@ class AfterTheFit:
         The correlation of two rows of one level, on the link's scale as in `r2`.
         """
         check_probability("prob", prob)
-        return shares(self._design(), self._draws_of(), prob)
+        return shares(self._design(), self._drawn.outside(MANY), prob)
 
     def _draws_of(self, n: int = MANY) -> JointDraws:
         self._design()
@@ -243,7 +249,7 @@ class AfterTheFit:
 
     def _values(self) -> Mapping[str, np.ndarray]:
         """Draws of every named quantity."""
-        return self._draws_of().values
+        return self._drawn.outside(MANY).values
 
     # ---- marginal effects -------------------------------------------------------------------
 

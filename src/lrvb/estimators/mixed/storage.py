@@ -38,7 +38,7 @@ class StoredDraws(NamedTuple):
 
     draws: JointDraws
 
-    def draw(self, n: int, rng: np.random.Generator) -> JointDraws:
+    def draw(self, n: int, rng: np.random.Generator, levels: bool = True) -> JointDraws:
         """n of them in another order; more than there are come several times."""
         at = np.resize(rng.permutation(len(self.draws)), n)
         return self.draws.some(at)

@@ -37,6 +37,12 @@ FITS = {
     "variational": ("count ~ x + (1|g)", "poisson", "variational"),
     "mean field": ("y ~ x + (x|g)", "gaussian", "mean_field"),
 }
+OTHERS = (
+    "x + (1|g) + (1|h)",
+    "(1|h/g)",
+    "x + (x|g)",
+    "s(x, k=4) + (1|g)",
+)  # each summed in its own way
 
 
 @pytest.fixture(scope="module", params=FITS)
@@ -44,6 +50,30 @@ def fitted(request):
     formula, family, factorization = FITS[request.param]
     model = lrvb.MixedModel(formula, family, factorization=factorization).fit(DATA)
     return model, model.draws(DRAWS, seed=3)
+
+
+def _same_without_levels(model):
+    """A seed's draws of all but the levels, with them and without."""
+    with_levels, without = (
+        model._drawn.source.draw(50, np.random.default_rng(1), levels=levels)
+        for levels in (True, False)
+    )
+    assert np.array_equal(with_levels.beta, without.beta)
+    for name in ("values", "noise"):
+        ours, others = getattr(with_levels, name), getattr(without, name)
+        assert all(np.array_equal(ours[key], others[key]) for key in ours)
+    for ours, others in zip(with_levels.covariances, without.covariances, strict=True):
+        assert np.array_equal(ours, others)
+
+
+def test_draws_without_levels_are_those_with_them(fitted):
+    """So that tables of sds and draws of a model never differ."""
+    _same_without_levels(fitted[0])
+
+
+@pytest.mark.parametrize("terms", OTHERS)
+def test_draws_without_levels_are_those_with_them_in_every_sum(terms):
+    _same_without_levels(lrvb.MixedModel(f"count ~ {terms}", "poisson").fit(DATA))
 
 
 def test_draws_have_the_moments_of_the_tables(fitted):

@@ -24,7 +24,7 @@ class VariationalDraws(NamedTuple):
     arrangement: Arrangement
     joint: JointResponse
 
-    def draw(self, n: int, rng: np.random.Generator) -> JointDraws:
+    def draw(self, n: int, rng: np.random.Generator, levels: bool = True) -> JointDraws:
         """n joint draws, with sds and correlations from the precisions drawn."""
         design = self.design
         own = design.observation is not None

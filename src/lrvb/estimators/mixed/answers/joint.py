@@ -50,8 +50,8 @@ class JointDraws:
 class Drawable(Protocol):
     """A fit that joint draws can be taken from."""
 
-    def draw(self, n: int, rng: np.random.Generator) -> JointDraws:
-        """n joint draws."""
+    def draw(self, n: int, rng: np.random.Generator, levels: bool = True) -> JointDraws:
+        """n joint draws; without `levels` their effects may be left out, and all else is the same."""
 
 
 class Fresh(NamedTuple):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....integrated.importance import resampled
+from ....integrated.inside import Drawn
 from ....integrated.normal import Normal
 from ....likelihoods.dispersion import labels_of
 from ..answers.joint import JointDraws
@@ -15,10 +16,12 @@ from .fit import IntegratedFit
 WORK, FEWEST = 2e8, 200  # evaluations of a row's density that draws may cost, points they have
 
 
-def integrated_draws(fit: IntegratedFit, n: int, rng: np.random.Generator) -> JointDraws:
+def integrated_draws(
+    fit: IntegratedFit, n: int, rng: np.random.Generator, levels: bool = True
+) -> JointDraws:
     """n draws of θ in proportion to their weights, systematic, and of the coefficients given each.
 
-    Where a point costs much, several draws of the coefficients share one.
+    Where a point costs much, several draws of the coefficients share one. Those of `levels` may be left out.
     """
     inside, design = fit.statement.inside, fit.design
     work = getattr(inside, "work", 0.0)
@@ -26,7 +29,11 @@ def integrated_draws(fit: IntegratedFit, n: int, rng: np.random.Generator) -> Jo
     chosen = resampled(fit.weights, points, rng)
     at = rng.permutation(np.resize(rng.permutation(chosen), n))
     theta = fit.theta[at]
-    drawn = inside.sample(theta, rng)
+    if levels or isinstance(inside, Normal):  # whose fixed effects are inside, too
+        drawn = inside.sample(theta, rng)
+    else:
+        nothing = tuple(np.empty((n, 0, 0)) for _ in fit.statement.order)
+        drawn = Drawn(theta[:, : fit.standard.T.shape[1]], nothing)
     values = fit.weighted.values[at]
     beta = drawn.beta @ fit.standard.T.T + fit.standard.t
     values[:, : beta.shape[1]] = beta
@@ -53,6 +60,6 @@ class IntegratedDraws(NamedTuple):
 
     fit: IntegratedFit
 
-    def draw(self, n: int, rng: np.random.Generator) -> JointDraws:
-        """n joint draws."""
-        return integrated_draws(self.fit, n, rng)
+    def draw(self, n: int, rng: np.random.Generator, levels: bool = True) -> JointDraws:
+        """n joint draws, with those of `levels` or without."""
+        return integrated_draws(self.fit, n, rng, levels)
