@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from lrvb.numerics.hmc import average, control_variates, hmc, normal_scores, r_hat
+from lrvb.numerics.hmc import average, control_variates, hmc, normal_scores, r_hat, steady
 
 COV = np.array([[4.0, 1.2, 0.0], [1.2, 1.0, -0.3], [0.0, -0.3, 0.25]])
 
@@ -108,3 +108,10 @@ def test_a_constant_is_known():
     assert found.sound
     assert found.mean_error[1] == found.sd_error[1] == found.plain_error[1] == 0
     assert r_hat(g.reshape(50, 16, 2))[1] == 1
+
+
+def test_what_rounding_makes_of_a_constant_is_one():
+    """Two runs, each with a constant of its own rounding, are constant together; small spreads stay."""
+    g = np.array([[1.0, 1.0], [1 - 2e-16, 1 + 1e-9]])
+    assert np.ptp(steady(g)[:, 0]) == 0
+    np.testing.assert_array_equal(steady(g)[:, 1], g[:, 1])

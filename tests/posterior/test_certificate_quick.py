@@ -10,7 +10,7 @@ import lrvb
 from cases import CASES
 from lrvb.engine.modes import Mode, Modes
 from lrvb.posterior.certification import Certifier, Checked
-from lrvb.posterior.quick_verdict import judge_sizes
+from lrvb.posterior.quick_verdict import bent, judge_sizes
 from lrvb.studies.reference import simulate
 
 BY_NAME = {case.name: case for case in CASES}
@@ -25,6 +25,18 @@ class Squared(lrvb.Model):
     def global_term(self, m):
         fourth = 3 * m.theta.xx**2 - 2 * m.theta.x**4
         return -(fourth - 8 * m.theta.xx) / 0.2 - m.theta.xx / 50
+
+
+class Product(lrvb.Model):
+    """y ~ N(ab, 1), a and b ~ N(0, 4): along both axes the posterior is as wide as the prior."""
+
+    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
+
+    def global_term(self, m):
+        return -(m.a.xx + m.b.xx) / 8
+
+    def local_term(self, m, z, row):
+        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +77,17 @@ def test_two_modes_are_seen_without_draws():
     assert "certify=False" in repr(posterior.summary())
     found = Certifier(posterior.response, posterior.estimate).quick()
     assert [verdict for verdict, _ in found.quick] == ["do not trust"]
+
+
+def test_a_bend_is_seen_at_a_few_points(counts):
+    """Two ridges that cross, whose second order may be anything, zero too, by what the rows happen to be."""
+    crossed = lrvb.infer(Product(), {"y": np.full(5, 0.32)}, certify=False)
+    assert bent(crossed.response)
+    assert not bent(counts.response)
+    verdicts = judge_sizes(np.array([0.0, 0.6]), np.array([1.0, 1.0]), NONE, bends=True)
+    assert [word for word, _ in verdicts] == ["doubtful", "do not trust"]
+    alone = judge_sizes(np.zeros(1), np.ones(1), NONE, bends=True)
+    assert "not that of a normal" in alone[0][1]
 
 
 def test_words_follow_sizes():

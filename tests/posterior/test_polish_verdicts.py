@@ -77,3 +77,12 @@ def test_when_it_is_asked_for():
     polish = replace(POLISH, second=0 * ONE)
     assert polish.judge(heavy, 0.0)[0][0] == DOUBTFUL
     assert polish.judge(heavy, 0.0)[1][0] == NO
+
+
+def test_two_runs_stand_alone_but_for_what_hangs_on_an_endless_sd():
+    """One quantity has no finite sd: by default that withholds the other, unless it does not hang on it."""
+    polish, found = replace(POLISH, second=0 * ONE), compared(0.3)
+    found = found._replace(tail=np.array([0.0, 0.6]))
+    assert [one for one, _ in polish.judge(found, 0.0)] == [DOUBTFUL, NO]
+    apart = np.array([False, True])
+    assert [one for one, _ in polish.judge(found, 0.0, apart)] == [TRUST, NO]

@@ -136,7 +136,9 @@ def test_names_that_are_not_there(counts: lrvb.Posterior) -> None:
         counts.cov(["beta", "zzz"])
     with pytest.raises(lrvb.InvalidModel, match="names=0 must be a name or a list of names"):
         counts.mean(0)  # type: ignore[arg-type]
-    with pytest.raises(lrvb.InvalidModel, match="method='both' must be 'lrvb' or 'mfvb'"):
+    with pytest.raises(
+        lrvb.InvalidModel, match="method='both' must be 'lrvb', 'mfvb' or 'certified'"
+    ):
         counts.sd(method="both")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lrvb.posterior.tails import far_indices, unseen_square
+from lrvb.posterior.tails import far_indices, hanging, unseen_square
 
 
 def index(log_density, statistic, spread):
@@ -43,3 +43,17 @@ def test_what_no_draw_has_seen():
     assert unseen_square(x, k) == pytest.approx(beyond * 2 ** (2 * k), rel=0.35)
     assert unseen_square(np.ones(10), 0.3) == 0.0
     assert unseen_square(x, 0.6) > 1e3
+
+
+def test_what_hangs_on_an_endless_quantity():
+    """What is moved or widened by it hangs on it; what is alone, or hardly moved, does not."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    far, z = rng.standard_cauchy(n), rng.normal(size=(n, 4))
+    moved = 0.5 * np.arctan(far) + 0.5 * z[:, 0]
+    widened = (1 + 3 * (far > 1)) * z[:, 1]
+    hardly = 0.15 * np.arctan(far) + z[:, 2]  # 2 % of its variance
+    values = np.column_stack([far, moved, widened, hardly, z[:, 3]])
+    endless = np.array([True, False, False, False, False])
+    assert hanging(values, endless).tolist() == [True, True, True, False, False]
+    assert not hanging(values, ~endless & endless).any()

@@ -9,29 +9,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from what_if_cases import Line, line
 
 import lrvb
 from lrvb.engine.sensitivity import refit_weighted
 from mixtures import overlapping
-
-
-class Line(lrvb.Model):
-    """y ~ N(a + bx, 1/τ) with independent factors."""
-
-    columns = ("x", "y")
-    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal(), "tau": lrvb.Gamma()}
-
-    def __init__(self, slope_mean=0.0, slope_var=100.0):
-        self.slope_mean, self.slope_var = slope_mean, slope_var
-
-    def global_term(self, m):
-        slope = m.b.xx - 2 * self.slope_mean * m.b.x + self.slope_mean**2
-        return -m.a.xx / 200 - slope / (2 * self.slope_var) - 0.01 * m.tau.x
-
-    def local_term(self, m, z, row):
-        mean = m.a.x + m.b.x * row.x
-        square = m.a.xx + 2 * m.a.x * m.b.x * row.x + m.b.xx * row.x**2
-        return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * mean + square)) / 2
 
 
 class Coefficients(lrvb.Model):
@@ -48,14 +30,6 @@ class Coefficients(lrvb.Model):
     def local_term(self, m, z, row):
         square = row.X @ m.beta.xx @ row.X
         return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * (row.X @ m.beta.x) + square)) / 2
-
-
-def line(n: int = 40, seed: int = 0, slope: float = 0.5) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=n)
-    return pd.DataFrame(
-        {"x": x, "y": 1 + slope * x + rng.normal(size=n)}, index=[f"r{i}" for i in range(n)]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -339,49 +313,6 @@ def test_a_mixture_follows_each_of_its_arguments():
             slope = (ends[0] - ends[1]) / (2e-3 * value)
             error = (ours[column][slope.index] - slope).abs().max() / slope.abs().max()
             assert error < (1e-5 if column == "d_mean" else 1e-4), (name, column, error)
-
-
-def test_rows_are_visited_once(monkeypatch):
-    """Influence on all quantities and robust sds are one pass over the rows each, whatever is asked."""
-    answer = lrvb.infer(Line(), line(3000))
-    seen, visit = [], lrvb.engine.sensitivity.chunks
-
-    def counted(problem, length, rows=None):
-        seen.append(problem.rows.n if rows is None else len(rows))
-        return visit(problem, length, rows)
-
-    monkeypatch.setattr(lrvb.engine.sensitivity, "chunks", counted)
-    table = answer.influence(scaled=True)
-    large = int((table.abs().max(axis=1) >= 0.1).sum())
-    assert sum(seen) <= 3000 + 3 * (large + 5)  # a row's own curvature where it is large
-    seen.clear()
-    answer.sd(method="robust")
-    assert sum(seen) == 3000
-
-
-def test_hyperparameters_are_one_pass_over_the_rows(monkeypatch):
-    """All of them, means and sds, however many there are and although rows read two of them."""
-
-    class Many(Line):
-        def __init__(self):
-            super().__init__()
-            self.known, self.power = 0.3, 1.0
-
-        def local_term(self, m, z, row):
-            return self.power * (super().local_term(m, z, row) - m.tau.x * self.known**2 / 2)
-
-    answer = lrvb.infer(Many(), line(3000))
-    seen, visit = [], lrvb.collapsed.turning.chunks
-
-    def counted(problem, length, rows=None):
-        seen.append(problem.rows.n)
-        return visit(problem, length, rows)
-
-    monkeypatch.setattr(lrvb.collapsed.turning, "chunks", counted)
-    monkeypatch.setattr("lrvb.engine.sensitivity.chunks", None)
-    table = answer.prior_sensitivity()
-    assert set(table["hyperparameter"]) == {"slope_mean", "slope_var", "known", "power"}
-    assert seen == [3000]
 
 
 def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):

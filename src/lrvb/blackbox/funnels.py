@@ -48,13 +48,15 @@ def sample(
         if best.agreed:
             break
         again = _straightened(best, kernel, values, rng.spawn(1)[0], bar, rounds)
-        if again is None or _worst(again.found) >= _worst(best.found):
+        if again is None or again.found.worst >= best.found.worst:
             break
         best = again
-    if best.warp is not None:
-        v = best.warp.inverse(best.found.x)
-        return best._replace(fitted=fit_from_draws(best.kernel, best.values, v))
-    return best if best.agreed else best._replace(found=chains.go_on())
+    if not best.agreed:
+        best = best._replace(found=best.brought_back(best.chains.to_the_end()))
+    if best.warp is None:
+        return best
+    v = best.warp.inverse(best.found.x)
+    return best._replace(fitted=fit_from_draws(best.kernel, best.values, v))
 
 
 def _straightened(
@@ -74,8 +76,3 @@ def _straightened(
     chains = Polishing(kernel, values, v.mean(axis=0), root_of(v), rng, bar)
     sampled = Sampled(kernel, values, best.fitted, chains.go_on(rounds), chains, warp)
     return sampled._replace(found=sampled.brought_back(sampled.found))
-
-
-def _worst(found: Polished) -> float:
-    """The largest R̂ of what varies, and of the coordinates."""
-    return max(found.slowest, float(found.r_hat[found.values.std(axis=0) > 0].max(initial=1.0)))

@@ -14,9 +14,10 @@ from tqdm import tqdm
 from ..errors import InvalidModel, NotAMaximum
 from ..numerics.double import in_double
 from ..numerics.pareto import smooth
+from ..posterior.arguments import require_flag, require_whole
 from ..posterior.axes import Axes
 from ..posterior.blocks import RealBlock
-from ..posterior.certificate import Certificate, require_whole
+from ..posterior.certificate import Certificate
 from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
 from ..posterior.polish import FAR, Polish
@@ -24,6 +25,8 @@ from ..posterior.posterior import Posterior
 from ..posterior.tails import far_indices
 from ..posterior.weighted import WeightedDraws
 from .density import Density
+from .endless import find_endless
+from .far_ridges import ridge_tails
 from .fits import Fitted, fit, fit_from_draws
 from .funnels import Sampled, sample
 from .gaussian import normal_draws
@@ -50,8 +53,7 @@ def infer(
     """The posterior of a log density; with `check` HMC polishes it and every quantity has a verdict."""
     require_whole("seed", seed, 0)
     for name, value in {"check": check, "progress": progress}.items():
-        if not isinstance(value, bool | np.bool_):
-            raise InvalidModel(f"{name}={value!r} must be True or False.")
+        require_flag(name, value)
     begun = time.perf_counter()
     density, absent = _within_reason(density.with_functions(functions))
     kernel, values = Kernel(density), Values(density)
@@ -73,13 +75,16 @@ def infer(
             fitted = again if again.converged else fitted
             bar.update()
     estimate = _estimate(sampled.values, fitted)
-    certificate = _certificate(kernel, values, sampled, modes, estimate, found, None)
+    far = find_endless(kernel, found.x)
+    endless = "" if far is None else far.told(density)
+    certificate = _certificate(kernel, values, sampled, modes, estimate, found, endless, None)
     if certificate.asks_again:
         run = sampled.chains.again()
         second = apart(found, run.found)
         if (second <= FAR).all():
             found = sampled.brought_back(together(sampled.chains, run))
-        certificate = _certificate(kernel, values, sampled, modes, estimate, found, second)
+        certificate = _certificate(kernel, values, sampled, modes, estimate, found, endless, second)
+    certificate = _with_tails(certificate, kernel, values, found)
     neck = off_the_marginal(kernel, values, found.x, found.values)
     certificate = certificate.after(neck, kernel.count.gradients, time.perf_counter() - begun)
     drawn = WeightedDraws(found.values, *_equal(len(found.values)))
@@ -99,11 +104,13 @@ def _certificate(
     modes: Modes,
     estimate: Estimate,
     found: Polished,
+    endless: str,
     second: np.ndarray | None,
 ) -> Certificate:
     """What the draws found say of every quantity, and a second run beside them."""
     fitted = sampled.fitted
-    concern, severe = _concern(kernel, fitted, found)
+    concern, severe = _concern(kernel, fitted, found, endless)
+    center, sd, spread = found.x.mean(axis=0), found.x.std(axis=0), found.values.std(axis=0)
     details = Polish(
         found.r_hat,
         found.ess,
@@ -120,8 +127,7 @@ def _certificate(
         bool(concern) and concern == _unanswered(fitted),
     )
     log_weights = _log_weights(sampled.kernel, fitted)
-    center, sd = found.x.mean(axis=0), found.x.std(axis=0)
-    far = far_indices(lambda x: kernel(x)[0], values, center, sd, found.values.std(axis=0))
+    far = far_indices(lambda x: kernel(x)[0], values, center, sd, spread)
     log_evidence = float(logsumexp(log_weights) - np.log(len(log_weights)))
     return Certificate(
         estimate,
@@ -140,6 +146,20 @@ def _certificate(
         polish=details,
         far=far[list(estimate.index.values())],
     )
+
+
+def _with_tails(
+    certificate: Certificate, kernel: Kernel, values: Values, found: Polished
+) -> Certificate:
+    """The same with the tails of marginals, and what they have beyond all draws among the errors of sds."""
+    assert certificate.polish is not None
+    assert certificate.far is not None
+    spread = found.values.std(axis=0)
+    tails = ridge_tails(kernel, values, found.x, spread)
+    unseen = 0.5 * np.minimum(tails.unseen(found.values), 1.0) * spread
+    polish = replace(certificate.polish, sd_error=np.maximum(found.sd_error, unseen))
+    at = list(certificate.estimate.index.values())
+    return replace(certificate, polish=polish, far=np.maximum(certificate.far, tails.indices[at]))
 
 
 def _log_weights(kernel: Kernel, fitted: Fitted) -> np.ndarray:
@@ -170,8 +190,13 @@ def _estimate(values: Values, fitted: Fitted) -> Estimate:
     return Estimate.of_blocks(blocks, answer.mean, fitted.V, Sigma)
 
 
-def _concern(kernel: Kernel, fitted: Fitted, found: Polished) -> tuple[str, bool]:
-    """A sentence that withholds trust from everything, and whether it is a "no"."""
+def _concern(kernel: Kernel, fitted: Fitted, found: Polished, endless: str) -> tuple[str, bool]:
+    """A sentence that withholds trust from everything, and whether it is a "no".
+
+    `endless` is the sentence on a posterior without a finite integral.
+    """
+    if endless:
+        return endless, True
     share = kernel.count.broken / max(kernel.count.watched, 1)
     if share > BROKEN:
         return (

@@ -18,7 +18,6 @@ from .warp import Warp
 
 BATCH = 64  # points of one call; gradients in batches cost a third to a fourteenth of single ones
 WIDE = 256  # of the named values, which need no gradient
-ROUNDING = 1e-12  # relative spread of a constant
 STEP = 1e-4  # of a difference, in units of the coordinates' own scale
 
 
@@ -105,13 +104,6 @@ class Values:
         found = copy.copy(self)
         found._warp = warp
         return found
-
-    def steady(self, X: np.ndarray) -> np.ndarray:
-        """The same, where what varies by rounding alone (the diagonal of a correlation) does not."""
-        g = self(X)
-        with np.errstate(invalid="ignore"):
-            still = np.ptp(g, axis=0) <= ROUNDING * np.abs(g).max(axis=0)
-        return np.where(still, g[0], g)
 
     @property
     def names(self) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import InvalidModel
+from ..numerics.hmc import steady
 from .gaussian import (
     TOLERANCE,
     FullRank,
@@ -160,7 +161,7 @@ def respond_full_rank(q: FullRank, K: np.ndarray, values: Values) -> Responded:
 
 def finite_values(values: Values, x: np.ndarray) -> np.ndarray:
     """Named values at draws of q; those that are not finite are told."""
-    g = values.steady(x)
+    g = steady(values(x))
     if not np.isfinite(g).all():
         at = int(np.flatnonzero(~np.isfinite(g).all(axis=0))[0])
         name = values.names[at]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..numerics.hmc import standard_ranks
 from .kernel import Kernel, Values
 from .warp import find_warp
 
@@ -29,9 +30,9 @@ def off_the_marginal(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarra
     apart = np.full(g.shape[1], np.nan)
     if warp is None:
         return apart
-    ranks = _ranks(g)
+    ranks = standard_ranks(g)
     for d in np.unique(warp.driver[warp.slope != 0]):
-        own = np.flatnonzero(np.abs(_ranks(x[:, [d]]).T @ ranks)[0] > SAME)
+        own = np.flatnonzero(np.abs(standard_ranks(x[:, [d]]).T @ ranks)[0] > SAME)
         found = _marginal(kernel, x, int(d)) if len(own) else None
         if found is None:
             continue
@@ -85,9 +86,3 @@ def _marginal(kernel: Kernel, x: np.ndarray, d: int) -> tuple[np.ndarray, np.nda
         return None
     weights = np.where(sure, np.exp(log_p - log_p.max()), 0.0)
     return points, weights / weights.sum()
-
-
-def _ranks(g: np.ndarray) -> np.ndarray:
-    """Ranks of columns (n, q), standardised: their products are rank correlations."""
-    ranks = g.argsort(axis=0).argsort(axis=0) - 0.5 * (len(g) - 1)
-    return ranks / np.sqrt((ranks**2).sum(axis=0))

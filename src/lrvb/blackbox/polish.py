@@ -7,14 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..numerics.hmc import MANY, Chains, average, hmc, normal_scores, r_hat, root_of
-from ..posterior.polish import APART
+from ..numerics.hmc import MANY, Chains, average, hmc, normal_scores, r_hat, root_of, steady
+from ..posterior.polish import AGREED, APART, SETTLED
 from .kernel import Kernel, Values
 from .outposts import outposts
 
 CHAINS = 64
 ROUNDS = 6
 AGAIN = 4  # rounds of a second run
+LATE = (
+    10,
+    8,
+)  # rounds of a first run whose chains nearly agree, and of a second that is not back yet
+NEARLY = 1.2  # R̂ at which some more rounds are worth while
 PAUSE = 3  # rounds after which a funnel is looked for, where chains still disagree
 ADAPT, KEEP = 12, 25
 AGREE = 1.03  # R̂ at which another round is not needed
@@ -43,6 +48,12 @@ class Polished(NamedTuple):
     slowest: float
     sound: bool  # whether control variates move means by no more than their errors
     chains: int = CHAINS
+
+    @property
+    def worst(self) -> float:
+        """The largest R̂ of what varies, and of the coordinates."""
+        varies = self.values.std(axis=0) > 0
+        return max(self.slowest, float(self.r_hat[varies].max(initial=1.0)))
 
 
 class Polishing:
@@ -74,7 +85,7 @@ class Polishing:
         while True:
             found = self._round()
             spread = found.values.std(axis=0) > 0
-            worst = max(found.slowest, found.r_hat[spread].max(initial=1.0))
+            worst = found.worst
             enough = found.ess[spread].min(initial=np.inf) >= EFFECTIVE
             self.agreed = bool(worst <= AGREE and enough)
             if not self.agreed:
@@ -86,8 +97,15 @@ class Polishing:
             if self.agreed or found.rounds >= until:
                 return found
 
+    def to_the_end(self) -> Polished:
+        """All rounds of a first run; some more where its chains nearly agree: time is all they lack."""
+        found = self.go_on() if len(self._rounds) < ROUNDS else self.found
+        while AGREED < found.worst <= NEARLY and found.rounds < LATE[0]:
+            found = self.go_on(found.rounds + 1)
+        return found
+
     def again(self) -> Polishing:
-        """A second run from `outposts` of the draws, until its chains agree, for `AGAIN` rounds at most."""
+        """A second run from `outposts` of the draws, of `AGAIN` rounds; of more where not all are back."""
         last = self._rounds[-1][0].x
         x = last.reshape(-1, self._kernel.size)
         mean, root = x.mean(axis=0), _whitened(x, self._root)
@@ -96,7 +114,9 @@ class Polishing:
         run._x = np.where(good[:, None], begin, last[-1])
         run._path, run._longest, run._step = self._path, self._longest, self._step
         run._adapt = (2 * ADAPT, ADAPT // 2)
-        run.go_on(AGAIN)
+        found = run.go_on(AGAIN)
+        while found.worst > SETTLED and found.rounds < LATE[1]:
+            found = run.go_on(found.rounds + 1)
         return run
 
     @property
@@ -125,7 +145,7 @@ class Polishing:
             jitter=0.0 if first else JITTER,
         )
         self._x, self._step = chains.x[-1], chains.step
-        values = self._values.steady(chains.x.reshape(-1, self._kernel.size))
+        values = self._values(chains.x.reshape(-1, self._kernel.size))
         self._rounds.append((chains, values))
         self._bar.update()
         return self.found
@@ -188,7 +208,8 @@ def _polished(kept: list[tuple[Chains, np.ndarray]], rounds: int) -> Polished:
 def _judged(x: np.ndarray, gradient: np.ndarray, by_chain: np.ndarray, rounds: int) -> Polished:
     """Averages over draws x (steps, chains, D) of values (steps, chains, q), and their quality."""
     steps, chains, D = x.shape
-    g = by_chain.reshape(steps * chains, -1)
+    g = steady(by_chain.reshape(steps * chains, -1))
+    by_chain = g.reshape(by_chain.shape)
     found = average(x, gradient, g)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(found.plain_error > 0, g.var(axis=0) / found.plain_error**2, float(len(g)))

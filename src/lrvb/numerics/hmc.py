@@ -14,9 +14,10 @@ from scipy.special import ndtri
 
 ValueAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-_ACCEPTANCE = 0.8
+ACCEPTANCE = 0.8
 _LONGEST = 24  # leapfrog steps of one path
 MANY = 8  # draws a dimension from which a covariance is estimated
+ROUNDING = 1e-12  # relative spread of a constant
 FAR = 7.0  # standard errors by which control variates may move a mean: beyond, density has an edge
 
 
@@ -60,7 +61,7 @@ def hmc(
         value, gradient = target(mean + y @ root.T)
         return value, gradient @ root
 
-    value, gradient = at(y)
+    now = (y, *at(y))
     log_step = np.log(min(0.6, 1.2 * d**-0.25) if step is None else step)
     kept, slopes, accepted = [], [], []
     for t in range(adapt + keep):
@@ -70,28 +71,47 @@ def hmc(
         length = path * (0.4 + 1.2 * rng.random())
         steps = int(np.clip(np.ceil(length / step), 1, longest))
         p = rng.standard_normal((chains, d))
-        energy = value - 0.5 * (p**2).sum(axis=1)
-        new, new_value, new_gradient = y, value, gradient
-        p = p + 0.5 * step * gradient
-        for i in range(steps):
-            new = new + step * p
-            new_value, new_gradient = at(new)
-            p = p + (step if i < steps - 1 else 0.5 * step) * new_gradient
-        with np.errstate(invalid="ignore", over="ignore"):
-            gain = new_value - 0.5 * (p**2).sum(axis=1) - energy
-        chance = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
-        take = rng.random(chains) < chance
-        y = np.where(take[:, None], new, y)
-        value = np.where(take, new_value, value)
-        gradient = np.where(take[:, None], new_gradient, gradient)
+        now, chance = trajectory(at, now, p, step, steps, rng)
         if t < adapt:
-            log_step += (chance.mean() - _ACCEPTANCE) * 1.5 / np.sqrt(1 + t)
+            log_step += (chance.mean() - ACCEPTANCE) * 1.5 / np.sqrt(1 + t)
         else:
-            kept.append(mean + y @ root.T)
-            slopes.append(gradient)
+            kept.append(mean + now[0] @ root.T)
+            slopes.append(now[2])
             accepted.append(chance.mean())
     plain = np.linalg.solve(root.T, np.stack(slopes).reshape(-1, d).T).T.reshape(keep, chains, d)
     return Chains(np.stack(kept), float(np.mean(accepted)), float(np.exp(log_step)), plain)
+
+
+Points = tuple[np.ndarray, np.ndarray, np.ndarray]  # (n, d), log density (n,) and gradient (n, d)
+
+
+def trajectory(
+    at: ValueAndGradient,
+    now: Points,
+    p: np.ndarray,
+    step: float | np.ndarray,
+    steps: int,
+    rng: np.random.Generator,
+) -> tuple[Points, np.ndarray]:
+    """Where leapfrog leads with momenta p (n, d), or where it began, and the chance of its end (n,).
+
+    `step` is one for all or (n, 1).
+    """
+    y, value, gradient = now
+    energy = value - 0.5 * (p**2).sum(axis=1)
+    new, new_value, new_gradient = now
+    p = p + 0.5 * step * gradient
+    for i in range(steps):
+        new = new + step * p
+        new_value, new_gradient = at(new)
+        p = p + (step if i < steps - 1 else 0.5 * step) * new_gradient
+    with np.errstate(invalid="ignore", over="ignore"):
+        gain = new_value - 0.5 * (p**2).sum(axis=1) - energy
+    chance = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
+    take = rng.random(len(y)) < chance
+    y = np.where(take[:, None], new, y)
+    value = np.where(take, new_value, value)
+    return (y, value, np.where(take[:, None], new_gradient, gradient)), chance
 
 
 class ControlVariates(NamedTuple):
@@ -185,6 +205,13 @@ def average(x: np.ndarray, gradient: np.ndarray, g: np.ndarray) -> Averages:
     return Averages(controls.weights, errors[0], errors[1], errors[2], sound)
 
 
+def steady(g: np.ndarray) -> np.ndarray:
+    """g (n, q), where what varies by rounding alone (the diagonal of a correlation) does not."""
+    with np.errstate(invalid="ignore"):
+        still = np.ptp(g, axis=0) <= ROUNDING * np.abs(g).max(axis=0)
+    return np.where(still, g[0], g)
+
+
 def root_of(x: np.ndarray) -> np.ndarray:
     """Cholesky's root of the draws' covariance, shrunk a little to its diagonal where draws are few."""
     n, d = x.shape
@@ -222,3 +249,9 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
         ends = [np.searchsorted(ordered[k], columns[k], side) for side in ("left", "right")]
         ranks[k] = (ends[0] + ends[1]) / 2
     return ndtri(ranks / n).T.reshape(values.shape)
+
+
+def standard_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks of columns (n, q) about zero with squares that sum to one: products are rank correlations."""
+    ranks = values.argsort(axis=0).argsort(axis=0) - 0.5 * (len(values) - 1)
+    return ranks / np.sqrt((ranks**2).sum(axis=0))

@@ -126,6 +126,18 @@ class Influence(NamedTuple):
     unsure: int = 0
 
 
+def largest_entry(values: np.ndarray, sd: np.ndarray | None = None) -> np.ndarray:
+    """max_k |values_nk| / sd_k (n,), a column at a time: no second table of a million rows is made.
+
+    What has no spread (sd 0) counts as unmoved.
+    """
+    size = np.zeros(len(values))
+    for k, column in enumerate(values.T):
+        unit = 1.0 if sd is None else sd[k] if sd[k] > 0 else np.inf
+        np.maximum(size, np.abs(column) / unit, out=size)
+    return size
+
+
 class RowQuestions(PriorQuestions, Protocol):
     """What tables of the influence of rows ask as well."""
 
@@ -166,3 +178,18 @@ class RowQuestions(PriorQuestions, Protocol):
 def answers_rows(questions: Any) -> TypeGuard[RowQuestions]:
     """Whether rows can be left out."""
     return hasattr(questions, "influence")
+
+
+class Judges(Protocol):
+    """What makes the certificate of an answer whose density it knows, other than by the engine."""
+
+    def certify(
+        self,
+        draws: int = ...,
+        seed: int = ...,
+        *,
+        budget: float | None = None,
+        passes: int | None = None,
+        progress: bool = False,
+    ) -> Certifies:
+        """Draws of the exact posterior beside the answer."""

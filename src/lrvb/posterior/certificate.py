@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,12 +13,13 @@ from ..errors import InvalidModel
 from ..numerics.double import in_double
 from ..numerics.hmc import r_hat
 from ..numerics.lazy import jax, jnp
+from .arguments import require_whole
 from .blocks import FamilyBlock, RealBlock
 from .control import FEW, Control
 from .estimate import Estimate
 from .intervals import check_probability
 from .polish import FAR, Polish
-from .tails import product_index, tail_index, unseen_square
+from .tails import hanging, product_index, tail_index, unseen_square
 from .verdicts import MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class Certificate:
     def verdicts(self) -> list[tuple[str, str]]:
         """Verdict and reason of every named quantity."""
         if self.polish is not None:
-            return self.polish.judge(self._compared, self.others)
+            hangs = hanging(self._values, self._compared.tail > TAIL)
+            return self.polish.judge(self._compared, self.others, hangs)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, self._compared)
 
@@ -201,7 +202,9 @@ class Certificate:
                 second=self._second(values),
                 neck=None,
             )
-            return own.judge(found, self.others)
+            endless = np.concatenate([self._compared.tail, found.tail]) > TAIL
+            hangs = hanging(np.hstack([self._values, values]), endless)[-len(found.tail) :]
+            return own.judge(found, self.others, hangs)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, found)
 
@@ -370,13 +373,6 @@ class Certificate:
             },
             index=pd.Index(names),
         )
-
-
-def require_whole(name: str, value: Any, least: int) -> None:
-    """A whole number, at least so large."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InvalidModel(f"{name}={value!r} must be a whole number, {least} or more.")
 
 
 def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -18,7 +18,8 @@ from ..integrated.importance import Weighted
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
 from .answering import Certifies
-from .certificate import Certificate, require_whole
+from .arguments import require_whole
+from .certificate import Certificate
 from .control import control
 from .costs import DRAWS, FEWER_STARTS, start_cost, unasked
 from .estimate import Estimate

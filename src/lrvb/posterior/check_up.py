@@ -80,7 +80,8 @@ def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -
     if sensitivity is not None:
         found.append(_attempt("priors", lambda: _priors(sensitivity, names, at)))
     if answers_rows(sensitivity):
-        found.append(_attempt("rows", lambda: _rows(sensitivity, names, at, by)))
+        what = "rows" if by[0] is None else "levels"
+        found.append(_attempt(what, lambda: _rows(sensitivity, names, at, by)))
         found.append(_attempt("robust sds", lambda: _robust(sensitivity, names, at, by)))
     return found
 
@@ -170,9 +171,9 @@ def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) 
     count = int((worst > INFLUENTIAL).sum())
     if count:
         return Finding(
-            LOOK, "rows", f"{count} of {len(worst)} {what}s move a mean by half an sd: {said}."
+            LOOK, f"{what}s", f"{count} of {len(worst)} {what}s move a mean by half an sd: {said}."
         )
-    return Finding(GOOD, "rows", f"No {what} moves a mean by half an sd: {said}.")
+    return Finding(GOOD, f"{what}s", f"No {what} moves a mean by half an sd: {said}.")
 
 
 def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) -> Finding:

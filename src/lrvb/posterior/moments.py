@@ -87,6 +87,10 @@ class Moments(Trusted):
     def _covariance(self, method: str) -> np.ndarray:
         if isinstance(method, str) and method == "certified":
             return self._certified().cov
+        if not isinstance(method, str) or method not in ("lrvb", "mfvb"):
+            raise InvalidModel(
+                f"method={method!r} must be 'lrvb', 'mfvb' or 'certified', and for sd also 'robust'."
+            )
         return self.estimate.covariance(method)
 
     def of(

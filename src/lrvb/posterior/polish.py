@@ -58,8 +58,13 @@ class Polish:
         """max(|shift|, |log sd ratio|) of linear response and HMC, (q,)."""
         return np.maximum(np.abs(found.shift), np.abs(np.log(np.maximum(found.ratio, 1e-300))))
 
-    def judge(self, found: Compared, others: float) -> list[tuple[str, str]]:
-        """Verdict and reason of every quantity; `others` is the share of modes no chain has seen."""
+    def judge(
+        self, found: Compared, others: float, hangs: np.ndarray | None = None
+    ) -> list[tuple[str, str]]:
+        """Verdict and reason of every quantity; `others` is the share of modes no chain has seen.
+
+        `hangs` (q,) marks what goes with a quantity that has no finite sd: by default all, if one has none.
+        """
         gap = self.gap(found)
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.where(
@@ -67,11 +72,11 @@ class Polish:
             )
         second = self.second if self.second is not None else np.full(len(gap), np.nan)
         neck = self.neck if self.neck is not None else np.full(len(gap), np.nan)
-        alone = bool((second <= FAR).all()) and not bool((found.tail > TAIL).any())
-        return [
-            self._one(others, alone, *one)
-            for one in zip(gap, self.r_hat, self.ess, error, found.tail, second, neck, strict=True)
-        ]
+        if hangs is None:
+            hangs = np.full(len(gap), bool((found.tail > TAIL).any()))
+        alone = ~hangs & bool((second <= FAR).all())
+        columns = alone, gap, self.r_hat, self.ess, error, found.tail, second, neck
+        return [self._one(others, *one) for one in zip(*columns, strict=True)]
 
     def _one(
         self,
@@ -87,8 +92,8 @@ class Polish:
     ) -> tuple[str, str]:
         """`alone` is whether two runs of HMC can do without linear response.
 
-        They cannot where they are apart in any quantity, nor where any has no finite sd: what hangs
-        together with it has tails that no run ends.
+        They cannot where they are apart in any quantity, nor for what hangs together with one that has no
+        finite sd: its tails no run ends.
         """
         seen = f"R-hat {r_hat:.2f}, gap to linear response {gap:.2f}"
         seen += f", to a second run {second:.2f}" if second <= FAR else ""

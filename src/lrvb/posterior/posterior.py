@@ -15,7 +15,7 @@ from ..engine.fitting import Fit
 from ..engine.response import Response
 from ..errors import InvalidModel
 from ..numerics.double import in_double
-from .answering import PriorQuestions
+from .answering import Judges, PriorQuestions
 from .axes import Axes
 from .certification import ASK, Certifier, Checked
 from .draws import draw
@@ -55,7 +55,7 @@ class Posterior(WhatIf, Refining, Moments):
         second_order: SecondOrderOf | None = None,
         weighted: WeightedDraws | None = None,
         absent: Mapping[str, str] | None = None,
-        certifier: Certifier | None = None,
+        certifier: Certifier | Judges | None = None,
         checked: Checked | None = None,
         axes: Axes | None = None,
         sensitivity: PriorQuestions | None = None,
@@ -109,9 +109,13 @@ class Posterior(WhatIf, Refining, Moments):
         if checked is not None and checked.polish is not None:
             result[columns] = checked.summary(prob)[columns]
             return result
+        rows = result["verdict"] == REPAIRED
         if checked is not None:
-            rows = (result["verdict"] == REPAIRED) | checked.heavy
-            result.loc[rows, columns] = checked.summary(prob).loc[rows, columns]
+            rows |= checked.heavy
+        if self.certificate is not None and rows.any():
+            result.loc[rows, columns] = self.certificate.summary(prob).loc[
+                rows[rows].index, columns
+            ]
         note = self._note(verdicts)
         return noted(result, note) if note else result
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from ..errors import InvalidModel
-from .certificate import require_whole
+from .arguments import require_whole
 from .target import Target
 
 MANY_PASSES = 10**15  # where no limit is given

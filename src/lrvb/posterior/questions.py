@@ -12,8 +12,8 @@ from ..engine.sensitivity import require_rows
 from ..errors import InvalidModel
 from ..numerics.double import in_double
 from .answering import PriorQuestions, RowQuestions, answers_rows
+from .arguments import require_flag, require_whole
 from .blocks import FamilyBlock
-from .certificate import require_whole
 from .certification import Checked
 from .estimate import Estimate
 from .fragility import Fragility, fragile
@@ -21,7 +21,7 @@ from .intervals import check_probability
 from .leave_one_out import loo_table
 from .quick_loo import quick_loo_table
 from .sensitivity import Sensitivity
-from .what_if import grouped, influence_table, prior_table
+from .what_if import grouped, influence_table, prior_table, require_others
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ class WhatIf:
         site's prior and the likelihood are raised; the step leads to `power`, 2 unless it is given, and
         `verified` is by weights of the draws.
         """
-        chosen = self._choose(names)
+        chosen = self._some(names)
         if self._sensitivity is None:
             self._what_if()
         assert self._sensitivity is not None
@@ -101,8 +101,10 @@ class WhatIf:
         """
         if refits is not None:
             require_whole("refits", refits, 0)
-        chosen, what_if = self._choose(names), self._what_if()
+        require_flag("scaled", scaled)
+        chosen, what_if = self._some(names), self._what_if()
         codes, levels = grouped(what_if, by, self.observed)
+        require_others(levels)
         return influence_table(what_if, chosen, self._at(chosen), codes, levels, scaled, refits)
 
     def fragility(self, name: str, prob: float = 0.94) -> Fragility:
@@ -166,6 +168,7 @@ class WhatIf:
         groups: tuple[Any, Any] = (None, None)
         if by is not None:
             groups = grouped(self._what_if(), by, self.observed)
+            require_others(groups[1])
         found = look_at(cast("Posterior", self), self._sensitivity, groups)
         return check_up(repr(self).partition("\n")[0], found)
 
@@ -175,12 +178,21 @@ class WhatIf:
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
         raise InvalidModel(
-            "The influence of rows is known for posteriors of lrvb.infer, GaussianMixture and integrated "
-            "MixedModels; this one has no fit of rows behind it."
+            "What another prior or fewer rows would do is known for posteriors of lrvb.infer, "
+            "GaussianMixture and integrated MixedModels (factorization='blocked'); this one has no such fit "
+            "behind it."
         )
 
+    def _some(self, names: str | Iterable[str] | None) -> list[str]:
+        chosen = self._choose(names)
+        if not chosen:
+            raise InvalidModel(
+                f"names={names!r} names no quantity; name one, or leave it out for all."
+            )
+        return chosen
+
     def _one(self, name: Any) -> list[str]:
-        chosen = self._choose(name)
+        chosen = self._some(name)
         if len(chosen) != 1:
             raise InvalidModel(
                 f"{name!r} stands for {len(chosen)} quantities; name one: {', '.join(chosen[:5])}."

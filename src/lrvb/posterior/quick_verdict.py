@@ -1,7 +1,9 @@
 """The verdict without draws: how large the second order is, and whether some rows know another mode.
 
 Where the second order is small it is very nearly the error of linear response; where it is large it is
-no answer, but a warning. It never sees another mode, so that fits from far starts look for one.
+no answer, but a warning. It never sees another mode, so that fits from far starts look for one. On its way
+from too small to too large it may be zero where the answer is wrong, so that of few rows the density is asked
+at a few points of linear response's normal.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from ..engine.response import Response
 from ..engine.second_order import SecondOrder, linear
 from ..errors import LrvbError
 from ..numerics.double import in_double
+from ..numerics.sobol import normal_points
 from .correction import LARGE_CHANGE, LARGE_SHIFT
+from .proposal import around
 from .starts import SOME, look_around_some
+from .target import Target
 from .verdicts import DOUBTFUL, MODE, NO, TRUST, another_mode
 
 ROWS = 4096  # that say how the curvature changes, and so the sds; means are of all rows
@@ -23,6 +28,8 @@ STARTS = 8
 FREE = 5e5  # of them, in up to 50 coordinates, take about a second, as a certificate may
 STEPS = 20  # curvatures of a fit from a far start
 FAR_SHIFT, FAR_CHANGE = 0.15, 0.2  # of any quantity, from which none is sure
+POINTS = 32  # of the normal, at which the density of few rows is asked
+EQUAL = 0.85  # share of them, for each pair of coordinates, that weights must leave effective
 SHIFT, RATIO = 0.08, np.log(1.08)  # of an sd: somewhat less than a certificate allows
 
 
@@ -56,23 +63,40 @@ def quick_verdicts(
     ratio = np.where(first > 0, corrected / np.where(first > 0, first, 1.0), 1.0)
     sd = np.sqrt(first)
     moved = np.where(sd > 0, shift / np.where(sd > 0, sd, 1.0), 0.0)
-    return judge_sizes(moved, ratio, modes)
+    few = not elsewhere and rows >= response.fit.problem.n
+    return judge_sizes(moved, ratio, modes, bent(response) if few else False)
 
 
-def judge_sizes(shift: np.ndarray, ratio: np.ndarray, modes: Modes) -> list[tuple[str, str]]:
-    """Verdicts from shifts of means in sds and ratios of variances, corrected over linear response's."""
+def bent(response: Response) -> bool:
+    """Whether weights of the density at a few points of linear response's normal are far from equal."""
+    target, place = Target(response), around(response)
+    x = normal_points(POINTS, target.size)
+    log_w = target(place.center + x @ place.root.T) + np.einsum("ij,ij->i", x, x) / 2
+    w = np.exp(log_w - log_w.max())
+    return bool(w.mean() ** 2 < EQUAL ** max(1.0, target.size / 2) * np.mean(w**2))
+
+
+def judge_sizes(
+    shift: np.ndarray, ratio: np.ndarray, modes: Modes, bends: bool = False
+) -> list[tuple[str, str]]:
+    """Verdicts from shifts of means in sds and ratios of variances, corrected over linear response's.
+
+    Nothing is trusted where the density `bends` away from linear response's normal.
+    """
     share = share_of(modes.others + modes.near)  # without draws the near ones are missed as well
     if share >= MODE:
         return [another_mode(share)] * len(shift)
     large = (np.abs(shift) > LARGE_SHIFT) | ~(np.abs(ratio - 1) <= LARGE_CHANGE)
     near = large | (np.abs(shift) > FAR_SHIFT) | (np.abs(ratio - 1) > FAR_CHANGE)
     return [
-        _verdict(float(s), float(r), bool(own), bool(near.any()))
+        _verdict(float(s), float(r), bool(own), bool(near.any()), bends)
         for s, r, own in zip(shift, ratio, large, strict=True)
     ]
 
 
-def _verdict(shift: float, ratio: float, large: bool, somewhere: bool) -> tuple[str, str]:
+def _verdict(
+    shift: float, ratio: float, large: bool, somewhere: bool, bends: bool
+) -> tuple[str, str]:
     by = f"by the second order the mean moves by {shift:+.2f} sd"
     by += f" and linear response's sd is {ratio**-0.5:.2f} of the corrected" if ratio > 0 else ""
     if large:
@@ -81,6 +105,8 @@ def _verdict(shift: float, ratio: float, large: bool, somewhere: bool) -> tuple[
         return DOUBTFUL, f"Linear response is off: {by}; see posterior.refined() and certify()."
     if somewhere:
         return DOUBTFUL, f"Other quantities are too far off for this one to be sure: {by}."
+    if bends:
+        return DOUBTFUL, f"The density is not that of a normal, although {by}; use certify()."
     return TRUST, f"Without draws: {by}, and {STARTS} far starts found no other mode."
 
 

@@ -28,7 +28,7 @@ from ..engine.sensitivity import (
     row_scores,
 )
 from ..errors import InvalidModel, NotAMaximum, NotConverged
-from .answering import REFITTED, Elsewhere, Influence, PriorChange
+from .answering import REFITTED, Elsewhere, Influence, PriorChange, largest_entry
 from .deletion import MANY, MOST, affordable, doubted, refits_worth, rows_of, stepped
 from .estimate import Estimate, estimate_of
 from .hyperparameters import Hyperparameter, stored_numbers
@@ -178,7 +178,8 @@ class Sensitivity:
         them for the ten largest and those of which that step is not sure (`refits`, or as many as take
         about a second, ten at least and none of more than 100,000 rows), (n, k).
         """
-        values = -self._moved(at, codes)
+        values = self._moved(at, codes)
+        np.negative(values, out=values)  # of a million rows no second table is made
         done = np.zeros((2, len(values)), dtype=bool)
         elsewhere = self.fit.problem.total is not None
         least = 0.0 if len(values) <= ALL and self._near else LARGE
@@ -210,7 +211,7 @@ class Sensitivity:
 
     def _largest(self, values: np.ndarray, at: np.ndarray, least: float = LARGE) -> np.ndarray:
         """Which move a mean by `least` sds or more, the largest first."""
-        size = (np.abs(values) / np.where(self.sd[at] > 0, self.sd[at], np.inf)).max(1, initial=0.0)
+        size = largest_entry(values, self.sd[at])
         large = np.flatnonzero(size >= least)
         return large[np.argsort(-size[large], kind="stable")]
 

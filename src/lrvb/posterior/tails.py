@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from ..numerics.hmc import standard_ranks
 from ..numerics.pareto import EQUAL, FEWEST
 from ..numerics.pareto import fit as fit_pareto
 
@@ -14,6 +16,8 @@ Function = Callable[[np.ndarray], np.ndarray]
 NEAR, FAR = 20.0, 40.0  # sds from the center between which the fall is measured
 SEVERAL = 65  # points from which the program of the draws is used, and none compiled
 GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
+HANGS = 0.1  # share of a variance that goes with what has no finite sd
+TENTH = 10  # of the draws by distance, from which the farthest is foretold
 COUNTS = np.log(1e-3)  # of p·x² far out, in units of the center's density and of the variance
 
 
@@ -36,34 +40,104 @@ def far_indices(
     are the sds of the statistics.
     """
     rays = np.concatenate([np.diag(sd), -np.diag(sd)])
-    steps = np.array([NEAR / 1.01, NEAR * 1.01, FAR / 1.01, FAR * 1.01])
-    points = (center + steps[:, None, None] * rays).reshape(-1, len(center))
+    paths = center + steps_between(NEAR, FAR)[:, None, None] * rays
+    points = paths.reshape(-1, len(center))
     more = np.repeat(center[None], max(0, SEVERAL - 1 - len(points)), axis=0)
     with np.errstate(all="ignore"):
-        all_of_them = log_density(np.concatenate([center[None], points, more]))
-        log_p = all_of_them[1 : 1 + len(points)].reshape(4, -1)
-        away = np.abs(statistics(points) - statistics(center[None]))
-        log_x = np.log(away).reshape(4, len(rays), -1)
+        log_p = log_density(np.concatenate([center[None], points, more]))
+    below = log_p[1 : 1 + len(points)].reshape(4, -1)
+    return along_paths(paths, below, log_p[0], statistics, center, spread).indices.max(axis=0)
+
+
+def steps_between(near: float, far: float) -> np.ndarray:
+    """Two distances around each of two, (4,): what is between them tells a slope."""
+    return np.array([near / 1.01, near * 1.01, far / 1.01, far * 1.01])
+
+
+class Tails(NamedTuple):
+    """Indices of statistics on paths, zero where light, and shares of variances beyond NEAR sds, (rays, a).
+
+    ∫x²p beyond x is x³p/(1/k − 2), where p is what is left of the center's, and that is a normal's.
+    """
+
+    indices: np.ndarray
+    beyond: np.ndarray
+
+    def unseen(self, values: np.ndarray) -> np.ndarray:
+        """Shares beyond the farthest of draws (n, a), of one path or the worst of all: (a,).
+
+        ∫x²p beyond x goes like x^−(1/k − 2), from the farthest draw to NEAR sds too.
+        """
+        away = np.abs(values - values.mean(axis=0)).max(axis=0)
+        spread = np.maximum(values.std(axis=0), 1e-300)
+        share = np.minimum(away / spread / NEAR, 1.0)
+        power = np.maximum(1 / np.maximum(self.indices, 1e-3) - 2, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = self.beyond * share**-power
+        return np.where((self.beyond > 0) & (share > 0), found, 0.0)
+
+
+def along_paths(
+    points: np.ndarray,
+    log_p: np.ndarray,
+    top: float | np.ndarray,
+    statistics: Function,
+    center: np.ndarray,
+    spread: np.ndarray,
+    endless: bool = False,
+) -> Tails:
+    """Tails of every statistic on paths whose log densities are log_p (4, rays).
+
+    points (4, rays, k) are at `steps_between` NEAR and FAR, `top` is the log density at the center, of all or
+    of each path. A density that rises has no index, or with `endless` an infinite one.
+    """
+    with np.errstate(all="ignore"):
+        away = np.abs(statistics(points.reshape(-1, len(center))) - statistics(center[None]))
+        log_x = np.log(away).reshape(*log_p.shape, -1)
         grown = (log_x[2] + log_x[3] - log_x[0] - log_x[1]) / 2
         # p(u) du for each unit of log x: du goes with the distance, as the small steps do
         stretch = np.log((log_x[3] - log_x[2]) / (log_x[1] - log_x[0])) - np.log(FAR / NEAR)
         fall = (log_p[0] + log_p[1] - log_p[2] - log_p[3])[:, None] / 2 + stretch
         index = grown / fall
-        square = (log_p - all_of_them[0])[..., None] + 2 * (log_x - np.log(spread))
+        if endless:
+            index = np.where(fall > 0, index, np.inf)
+        square = (log_p - top)[..., None] + 2 * (log_x - np.log(spread))
         counts = square.max(axis=0) > COUNTS
-    usual = np.isfinite(index) & (grown > np.log(GROWS))
-    return np.where(usual & counts & (index > 0), index, 0.0).max(axis=0)
+        usual = ~np.isnan(fall) & (grown > np.log(GROWS)) & (endless | np.isfinite(index))
+        index = np.where(usual & counts & (index > 0), index, 0.0)
+        beyond = np.exp(square[:2].mean(axis=0)) * NEAR / np.sqrt(2 * np.pi)
+        beyond = np.where(index > 0, beyond / np.maximum(1 / index - 2, 1e-9), 0.0)
+    return Tails(index, beyond)
+
+
+def hanging(values: np.ndarray, endless: np.ndarray) -> np.ndarray:
+    """Which of values (n, q) hang together with those that have no finite sd, `endless` (q,): (q,).
+
+    Those of which a tenth of the variance or more goes with one of them, by the rank correlation of the
+    values or of their distances from the median: a scale may widen what it does not move. The rest of
+    the variance is then √0.9 of the sd or more, wherever the tail ends.
+    """
+    found = endless.copy()
+    for far in values[:, endless].T:
+        along = standard_ranks(far[:, None])
+        for moved in (values, np.abs(values - np.median(values, axis=0))):
+            found |= (along.T @ standard_ranks(moved))[0] ** 2 >= HANGS
+    return found
 
 
 def unseen_square(values: np.ndarray, index: float) -> float:
     """The share of the variance beyond the farthest of n draws (n,), if their tail has this index.
 
     A density that falls like x^(−1/k) for each unit of log x, 1/n of it beyond x, has x²/(n(1 − 2k)) of ∫x²p
-    there.
+    there. x is where the farthest draw is, or should be by the tenth: m/n of the density is beyond x·m^(−k).
     """
     away = (values - values.mean()) ** 2
     total = away.sum()
-    return float(away.max() / total / max(1 - 2 * index, 1e-9)) if total > 0 else 0.0
+    if not total > 0:
+        return 0.0
+    m = min(TENTH, len(away))
+    farthest = max(away.max(), np.partition(away, -m)[-m] * m ** (2 * index))
+    return float(farthest / total / max(1 - 2 * index, 1e-9))
 
 
 def product_index(weights: np.ndarray, values: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.response import Response
 from ..errors import InvalidModel
-from .answering import Certifies
+from .answering import Certifies, Judges
 from .certificate import Certificate
 from .certification import ASK, Certifier, Checked
 from .costs import DRAWS
@@ -17,13 +17,15 @@ from .weighted import WeightedDraws
 if TYPE_CHECKING:
     import pandas as pd
 
+NOT_KEPT = "its certificate was not saved with it; fit it again, and certify"
+
 
 class Trusted(Named):
     """The part of a posterior that knows what was checked."""
 
     checked: Checked
     weighted: WeightedDraws | None
-    _certifier: Certifier | None
+    _certifier: Certifier | Judges | None
     _response: Response | None
     _origin: str
 
@@ -65,12 +67,12 @@ class Trusted(Named):
         response's normal; where its weights are poor, HMC. Fits from other starts look for other
         modes. No round is begun that would not end within `budget` seconds or `passes` over all rows (a
         gradient counts three, a fit from another start sixty, in a hundred coordinates and more about
-        their number); what is then not known is "doubtful".
+        their number); what is then not known is "doubtful". A variational mixed model is integrated.
         Afterwards `certificate` is set and `summary` has its verdicts. An answer that was checked when it was
         made (an integrated mixed model, a model by its log density) has its certificate already: this is it.
         """
-        found = self.checked.certificate
-        from_the_start = self.checked.integrated or (found if found and found.polish else None)
+        known = self.checked.certificate
+        from_the_start = self.checked.integrated or (known if known and known.polish else None)
         if self._certifier is None and from_the_start is not None:
             if (draws, seed) == (DRAWS, 0):
                 return from_the_start
@@ -90,10 +92,13 @@ class Trusted(Named):
                 "so that it cannot be certified; it can for lrvb.infer and GaussianMixture, and a "
                 'MixedModel with factorization="blocked" has verdicts by itself.'
             )
-        found = self._certifier.certify(
+        found: Certificate | Certifies = self._certifier.certify(
             draws, seed, budget=budget, passes=passes, progress=progress
         )
-        self.checked = Checked(certificate=found)
+        if isinstance(found, Certificate):
+            self.checked = Checked(certificate=found)
+        else:
+            self.checked = Checked(integrated=found, reason=NOT_KEPT)
         return found
 
     def settle(self, certify: str | bool, *, progress: bool = False) -> None:
@@ -104,7 +109,7 @@ class Trusted(Named):
         """
         if certify is True:
             self.certify(progress=progress)
-        elif certify == "auto" and self._certifier is not None:
+        elif certify == "auto" and isinstance(self._certifier, Certifier):
             self.checked = self._certifier.automatic(progress=progress)
         elif certify is False:
             self.checked = Checked(reason=f"certify=False was given; {ASK}")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.tables import missing_column
 from ..errors import InvalidData, InvalidModel
-from .answering import Influence, PriorQuestions, RowQuestions
-from .certificate import require_whole
+from .answering import Influence, PriorQuestions, RowQuestions, largest_entry
+from .arguments import require_whole
 from .hyperparameters import Hyperparameter
 from .noted import noted, noted_series
 from .prior_steps import Step, fitted_step, plain_step_changes
@@ -129,10 +128,10 @@ def influence_table(
     values, refitted, k_hat, error = found[:4]
     if scaled:
         sd = sensitivity.sd[at]
-        values = values / np.where(sd > 0, sd, np.inf)
+        values /= np.where(sd > 0, sd, np.inf)
     index = pd.Index(sensitivity.labels) if codes is None else levels
-    table = pd.DataFrame(values, index=index, columns=list(names))
-    require_finite("influence", np.abs(values).max(axis=1, initial=0.0), table.index)
+    table = pd.DataFrame(values, index=index, columns=list(names), copy=False)
+    require_finite("influence", largest_entry(values), table.index)
     if k_hat is None:
         return _told(table, found, "row" if codes is None else "level")
     bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
@@ -187,8 +186,9 @@ def grouped(
         observed = {**(observed or {}), **sensitivity.columns}
         if by not in observed:
             raise InvalidData(
-                missing_column(by, observed)
-                + f" A column that the model does not read is given as values: {name}=data['{by}'].",
+                f"The model reads no column '{by}'; it reads "
+                + ", ".join(f"'{column}'" for column in observed)
+                + f". A column that it does not read is given as values: {name}=data['{by}'].",
                 column=by,
             )
         column = observed[by]
@@ -202,6 +202,15 @@ def grouped(
     if (codes < 0).any():
         raise InvalidData(f"{name} has missing values; give every row a level.")
     return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
+
+
+def require_others(levels: Any) -> None:
+    """Without a level there must be rows left."""
+    if levels is not None and len(levels) < 2:
+        raise InvalidData(
+            f"by has the one level '{levels[0]}', without which no rows are left; give a column with "
+            "two levels at least."
+        )
 
 
 def robust_sds(

@@ -19,8 +19,8 @@ COLOURS = {"trust": "#2a7f3f", "repaired": LRVB, "doubtful": "#b8860b", "do not 
 def draw_certificate(found: Any, names: Any, ax: Axes | None, *, prob: float) -> Axes:
     """See `lrvb.plot.certificate`."""
     table = found.summary(prob)
-    at = list(found.estimate.index.values())
-    table["mfvb_sd"] = np.sqrt(np.diag(found.estimate.V)[at])
+    told = getattr(found, "judged", None) or found.estimate
+    table["mfvb_sd"] = np.sqrt(np.diag(told.V)[[told.index[name] for name in table.index]])
     if names is not None:
         chosen = [names] if isinstance(names, str) else list(names)
         unknown = [name for name in chosen if name not in table.index]

@@ -1,0 +1,68 @@
+"""What the questions of what if cost: passes over the rows, and memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+from what_if_cases import Line, line
+
+import lrvb
+
+
+def test_rows_are_visited_once(monkeypatch):
+    """Influence on all quantities and robust sds are one pass over the rows each, whatever is asked."""
+    answer = lrvb.infer(Line(), line(3000))
+    seen, visit = [], lrvb.engine.sensitivity.chunks
+
+    def counted(problem, length, rows=None):
+        seen.append(problem.rows.n if rows is None else len(rows))
+        return visit(problem, length, rows)
+
+    monkeypatch.setattr(lrvb.engine.sensitivity, "chunks", counted)
+    table = answer.influence(scaled=True)
+    large = int((table.abs().max(axis=1) >= 0.1).sum())
+    assert sum(seen) <= 3000 + 3 * (large + 5)  # a row's own curvature where it is large
+    seen.clear()
+    answer.sd(method="robust")
+    assert sum(seen) == 3000
+
+
+def test_hyperparameters_are_one_pass_over_the_rows(monkeypatch):
+    """All of them, means and sds, however many there are and although rows read two of them."""
+
+    class Many(Line):
+        def __init__(self):
+            super().__init__()
+            self.known, self.power = 0.3, 1.0
+
+        def local_term(self, m, z, row):
+            return self.power * (super().local_term(m, z, row) - m.tau.x * self.known**2 / 2)
+
+    answer = lrvb.infer(Many(), line(3000))
+    seen, visit = [], lrvb.collapsed.turning.chunks
+
+    def counted(problem, length, rows=None):
+        seen.append(problem.rows.n)
+        return visit(problem, length, rows)
+
+    monkeypatch.setattr(lrvb.collapsed.turning, "chunks", counted)
+    monkeypatch.setattr("lrvb.engine.sensitivity.chunks", None)
+    table = answer.prior_sensitivity()
+    assert set(table["hyperparameter"]) == {"slope_mean", "slope_var", "known", "power"}
+    assert seen == [3000]
+
+
+def test_influence_holds_one_table_and_no_copy_of_it():
+    """Beside n × k numbers only columns of n: index, weights, sizes, flags and one that passes."""
+    n, names = 100_000, ["a", "b", "tau"]
+    answer = lrvb.infer(Line(), line(n).reset_index(drop=True), certify=False)
+    answer.influence(names)  # compiles
+    tracemalloc.start()
+    try:
+        table = answer.influence(names, scaled=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(table.to_numpy()).all()
+    assert peak < 8 * n * (len(names) + 5)
