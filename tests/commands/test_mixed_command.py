@@ -85,7 +85,7 @@ def test_the_page_of_a_check(table, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["mixed", "y ~ x + (1|g)", str(table), "--check"]) == 0
     found = pd.read_csv(tmp_path / "visits-mixed" / "check.csv", index_col="what")
-    assert {"convergence", "priors", "rows", "predictive check"} <= set(found.index)
+    assert {"convergence", "priors", "levels", "predictive check"} <= set(found.index)
     page = (tmp_path / "visits-mixed" / "index.html").read_text(encoding="utf-8")
     assert "How far to believe it" in page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln
 
+from lrvb.integrated.crossed import Crossed
 from lrvb.integrated.density import Density
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
@@ -20,6 +21,7 @@ from lrvb.likelihoods import (
 from lrvb.prior import LKJ, Exponential, HalfStudentT
 
 HALF_T = HalfStudentT(3, 2.5)
+LARGE, SMALL = 12, 4  # levels of two crossed factors
 
 
 class DifferencedPoisson(Likelihood):
@@ -121,3 +123,17 @@ def effects(inside, theta, weights):
     w = weights / weights.sum()
     _, first, second = inside.evaluate(theta)
     return [(e.mean, e.sd) for e in inside.unfold(theta, w, w @ first, w @ second)]
+
+
+def crossed(constant: bool = False, weighted: bool = False, family: str = "poisson") -> Crossed:
+    """Cells of some 60 rows, and one without any; a further column that is constant in cells, or not."""
+    rng = np.random.default_rng(7)
+    large, small = rng.integers(LARGE, size=3000), rng.integers(SMALL, size=3000)
+    there = (large > 0) | (small > 0)
+    large, small = large[there], small[there]
+    u = rng.normal(size=LARGE)[large] if constant else rng.normal(size=len(large))
+    eta = 0.3 + 0.4 * u + 0.6 * rng.normal(size=LARGE)[large] + 0.4 * rng.normal(size=SMALL)[small]
+    rows = regression(family, eta, np.column_stack([np.ones(len(u)), u]))
+    if weighted:
+        rows = rows.weighted(rng.integers(1, 4, size=len(u)).astype(float))
+    return Crossed(rows, intercepts(large, LARGE), intercepts(small, SMALL))

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from lrvb.errors import LrvbError
 from lrvb.integrated.coordinates import Bend
-from lrvb.integrated.importance import Budget, integrate, tempered
+from lrvb.integrated.importance import Budget, Weighted, integrate, tempered
 from lrvb.integrated.mode import climb
 from lrvb.integrated.proposals import (
     Mixture,
@@ -221,3 +221,17 @@ def test_a_fit_again_reaches_shoulders():
     drawn = again.draw(4096, 0)
     inside = again.log_density(drawn)
     assert np.isfinite(inside).all()
+
+
+def test_the_error_of_an_sd_bears_draws_that_are_far_out():
+    """A value of 1e150 with a weight of nearly none: its fourth power is beyond double precision."""
+    rng = np.random.default_rng(0)
+    n = 1000
+    raw, values = np.full(n, 1 / n), rng.standard_normal(n)
+    found = Weighted(values[:, None], raw, raw, raw, raw, 0.0, float(n), 0.0, 0.0)
+    plain = found.sd_error(values)
+    raw = np.append(raw, 1e-310)
+    far = Weighted(np.append(values, 1e150)[:, None], raw, raw, raw, raw, 0.0, float(n), 0.0, 0.0)
+    with np.errstate(all="raise", under="ignore"):
+        assert_allclose(far.sd_error(np.append(values, 1e150)), plain, rtol=1e-6)
+    assert_allclose(plain, found.sd(values) / np.sqrt(2 * n), rtol=0.1)  # of a normal

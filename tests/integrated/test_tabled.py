@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
-from small import dispersion, intercepts, regression
+from numpy.testing import assert_allclose, assert_array_equal
+from small import crossed, dispersion, intercepts, regression
 
 from lrvb.integrated import integration
 from lrvb.integrated.effort import enough
-from lrvb.integrated.few import sds, tabulate, thinned
+from lrvb.integrated.few import _some_rows, sds, tabulate, thinned
 from lrvb.integrated.integration import NODE_ERROR
 from lrvb.integrated.levels import Levels
+from lrvb.integrated.mode import climb
 from lrvb.integrated.nested import Nested
 from lrvb.integrated.outer import Outer
 from lrvb.integrated.stencil import passes, polynomials, products
@@ -120,6 +121,22 @@ def test_rows_that_stand_for_others_count_as_often():
     assert_allclose(some.groups.sum(some.rows.weights, axis=0), inside.groups.sizes)
 
 
+def test_some_rows_of_inner_levels_know_their_sd():
+    """Levels are all there, and the mode of few rows of each is that of all, to the sds of the few."""
+    rng = np.random.default_rng(4)
+    inner = rng.permutation(np.arange(10_000) % 50)
+    x = rng.normal(size=10_000)
+    eta = 0.3 * x + (0.6 * rng.normal(size=10))[inner // 5] + (0.3 * rng.normal(size=50))[inner]
+    rows = regression("bernoulli", eta, np.column_stack([np.ones_like(x), x]))
+    nested = Nested(rows, intercepts(inner // 5, 10), intercepts(inner, 50))
+    some = _some_rows(nested)
+    assert len(some.of) < len(nested.of) / 8
+    assert_array_equal(some.inner_level, nested.inner_level)
+    assert_array_equal(some.above.of, nested.above.of)
+    few, all_ = (climb(each.log_density, each.start(), each.derivatives) for each in (some, nested))
+    assert (np.abs(few.x - all_.x) < 2 * sds(few)).all()
+
+
 @pytest.mark.parametrize(("family", "each"), [("poisson", 1), ("poisson", 3), ("binomial", 3)])
 def test_outer_levels_have_the_nested_sums(family, each):
     """Values and moments by nodes of every outer level's own are those of one grid for all of them."""
@@ -153,7 +170,7 @@ def test_slopes_of_outer_levels_are_derivatives():
     assert_allclose(information[..., 0, 0], -(up + down - 2 * middle) / h**2, rtol=1e-4)
 
 
-@pytest.mark.parametrize("make", [lambda: one("binomial"), lambda: two("poisson", 3)])
+@pytest.mark.parametrize("make", [lambda: one("binomial"), lambda: two("poisson", 3), crossed])
 def test_draws_by_a_table_are_draws_by_the_rows(make):
     """Means and sds within five of their Monte Carlo errors, of a thousand effective draws each."""
     budget = enough(4, 10)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .chain_sums import REACH, ChainSums, Sums
-from .inside import Drawn, Effects, Evaluated, Lines, stacked
+from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked
 from .lines import draw_each
 from .nested_sums import TooManyNodes
 from .regression import lifted
@@ -128,7 +128,8 @@ class Chain(ChainSums):
 
         A level that is known, but not within the level given around it, adds its normal approximation.
         """
-        return stacked(self._lines(theta, X, codes))
+        found = only_new(theta, X, codes, self.p)
+        return stacked(self._lines(theta, X, codes)) if found is None else found
 
     def _lines(
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]

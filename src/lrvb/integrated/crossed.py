@@ -6,7 +6,9 @@ Given β, the smaller factor's levels w and θ, the larger factor's levels are i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -63,6 +65,12 @@ class Crossed:
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""
         return self.levels.log_density(self._without(theta)) + self._of_small(theta)
+
+    def finer(self) -> Self:
+        """The same with finer sums. See: FactorNodes.finer."""
+        finer = copy(self)
+        finer.levels = self.levels.finer()
+        return finer
 
     def error(self, theta: np.ndarray) -> np.ndarray:
         """The error of the sums over the large factor's levels, (n,). See: Levels.error."""

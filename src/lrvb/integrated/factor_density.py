@@ -30,6 +30,9 @@ class Tabulated(Protocol):
     def at(self, theta: np.ndarray) -> RowSums:
         """The sums of rows at points θ (n, d)."""
 
+    def distance(self, theta: np.ndarray) -> np.ndarray:
+        """How far points are from where it is sure, (n,)."""
+
 
 class Sums(NamedTuple):
     """Of n points: log density (n,); the groups' grids; probabilities (n, G, Q, …) and their sums (n, G).

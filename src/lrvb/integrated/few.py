@@ -1,7 +1,8 @@
 """One factor of few levels and many rows: where its mode is, and a table around it that stands for the rows.
 
-Every so many-th row of each level, counted so often, finds the mode roughly; a rough table of all rows
-leads to theirs, around which a finer one is made.
+Every so many-th row of each level, counted so often, finds the mode roughly (of nested factors, whose inner
+sd is a coordinate of the table, counted once); a rough table of all rows leads to theirs, around which a
+finer one is made.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from copy import copy
 
 import numpy as np
 
+from .cells import cells_work
+from .crossed import Crossed
 from .effort import FEW_LEVELS
+from .groups import Groups
 from .importance import Budget
 from .inside import Inside
 from .levels import Levels
@@ -34,10 +38,12 @@ _GAIN = 2.0  # by which a point must cost less
 
 
 def can_tabulate(inside: Inside, budget: Budget) -> bool:
-    """Whether a table saves time: rows are many, in levels with one effect of one mode each."""
+    """Whether a table saves time: rows are many, in levels with one effect of one mode each, or in cells."""
     draws = budget.final + budget.rounds * budget.explore
     if isinstance(inside, Nested):
         return inside.rows.likelihood.concave and draws * inside.work > _NESTED
+    if isinstance(inside, Crossed):
+        return draws * inside.work > _LEAST and inside.work > _GAIN * cells_work(inside)
     if not isinstance(inside, Levels) or not inside.rows.likelihood.concave:
         return False
     own = inside.cost * inside.work
@@ -58,10 +64,12 @@ def tabulate(inside: Inside, start: np.ndarray, longest: np.ndarray) -> tuple[Ta
 
 def _tabulate_outer(nested: Nested, start: np.ndarray, longest: np.ndarray) -> tuple[Tabled, Mode]:
     """Of the outer of two factors, whose rows' density has the inner levels summed out."""
-    some, share = _some_inner(nested)
+    some = _some_rows(_some_inner(nested))
     first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
-    spread = np.sqrt(share) * sds(first)
-    if spread[nested.p + 1] > _WIDE:
+    spread, inner = np.sqrt(len(some.of) / len(nested.of)) * sds(first), nested.p + 1
+    # of M levels' log sd no rows know more than M exact effects would
+    spread[inner] = max(spread[inner], 1 / np.sqrt(2 * len(nested.starts)))
+    if spread[inner] > _WIDE:
         raise NotSmooth("Rows tell too little of the inner sd.", mode=first.x)
     outer = Outer(nested)
     outer.choose_step(first.x)
@@ -90,12 +98,11 @@ def _around(
 def thinned(inside: Levels) -> Levels:
     """Every so many-th row of each level, which counts so often."""
     groups = inside.groups
-    every = max(1, int(min(inside.N / _ROWS, inside.N / (_EACH * inside.G))))
+    every = _every(inside.N, inside.G)
     here = copy(inside)
     if every == 1:
         return here
-    place = np.arange(inside.N) - groups.starts[groups.of]
-    kept = np.flatnonzero(place % every == 0)
+    kept = _kept(groups, every)
     of = groups.of[kept]
     times = (groups.sizes / np.bincount(of, minlength=inside.G))[of]
     given = inside.rows.weights
@@ -106,18 +113,43 @@ def thinned(inside: Levels) -> Levels:
     return here
 
 
-def _some_inner(nested: Nested) -> tuple[Nested, float]:
-    """Every so many-th inner level of each outer one alone, and their share of all."""
+def _every(rows: int, levels: int) -> int:
+    """One row of so many is enough to find a mode roughly."""
+    return max(1, int(min(rows / _ROWS, rows / (_EACH * levels))))
+
+
+def _kept(groups: Groups, every: int) -> np.ndarray:
+    """Places of every so many-th row of each group."""
+    place = np.arange(len(groups.of)) - groups.starts[groups.of]
+    return np.flatnonzero(place % every == 0)
+
+
+def _some_inner(nested: Nested) -> Nested:
+    """Every so many-th inner level of each outer one alone."""
     above = nested.above
     M = len(above.of)
     every = max(1, int(min(len(nested.of) / _ROWS, M / (_EACH * len(above.starts)))))
     if every == 1:
-        return nested, 1.0
+        return nested
     place = np.arange(M) - above.starts[above.of]
     kept = np.isin(nested.inner.codes, nested.inner_level[place % every == 0])
-    rows = np.flatnonzero(kept)
-    some = Nested(nested.given.take(rows), nested.outer.take(rows), nested.inner.take(rows))
-    return some, len(rows) / len(kept)
+    return _of_rows(nested, np.flatnonzero(kept))
+
+
+def _some_rows(nested: Nested) -> Nested:
+    """Every so many-th row of each inner level alone.
+
+    Each counts once: if they counted for the others, what a few rows say of a level by chance would be told
+    as differences between levels, and the inner sd come out too large.
+    """
+    every = _every(len(nested.of), len(nested.starts))
+    if every == 1:
+        return nested
+    return _of_rows(nested, nested.within.rows[_kept(nested.within, every)])
+
+
+def _of_rows(nested: Nested, rows: np.ndarray) -> Nested:
+    return Nested(nested.given.take(rows), nested.outer.take(rows), nested.inner.take(rows))
 
 
 def sideways(x: np.ndarray, moves: np.ndarray, inside: Levels) -> list[np.ndarray]:

@@ -25,6 +25,7 @@ from .stencil import STEP, Monomial, polynomials, products
 
 _CELLS = 2**16  # nodes × points at a time: what fits a processor's cache
 _POINTS = 32  # of them
+_PRODUCT = 2**18  # multiplications at a time: beyond it BLAS wakes other processors
 _SAMPLE = 4096  # rows that are tried before all are
 MOST = 5e7  # numbers that are kept
 
@@ -200,7 +201,7 @@ class Frozen:
         for begin in range(0, len(theta), _POINTS):
             at = slice(begin, begin + _POINTS)
             c = coefficients[at]
-            most = max(1, _CELLS // (K * len(c)))
+            most = max(1, min(_CELLS, _PRODUCT // c.shape[1]) // (K * len(c)))
             for start in range(0, G, most):
                 end = min(start + most, G)
                 nodes = slice(start * K, end * K)

@@ -18,7 +18,7 @@ from .normal import Moments, Normal
 from .regression import Regression
 from .terms import SdPrior, Term
 
-_CELLS = 2**22  # numbers in the largest array of one chunk of θ
+_CELLS = 2**17  # numbers in the largest array of one chunk of θ: what fits a cache
 _PRODUCT = 2**24  # entries up to which BᵀEB of all θ is one matrix product
 _REACH = 40.0  # log sds this far from the rows' own scale are beyond double precision
 

@@ -77,9 +77,12 @@ class Weighted:
     def sd_error(self, values: np.ndarray) -> np.ndarray:
         """Standard error of `sd`, by its influence function ((f − μ)² − σ²)/2σ."""
         square = (values - self.mean(values)) ** 2
-        variance = self.mean(square)
-        error = np.sqrt(np.tensordot(self.raw**2, (square - variance) ** 2, axes=1))
-        return error / (2 * np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+        variance = np.maximum(self.mean(square), np.finfo(float).tiny)
+        raw = self.raw.reshape(
+            -1, *(1,) * (values.ndim - 1)
+        )  # first, of draws too far out to be squared
+        error = np.sqrt(((raw * (square / variance - 1)) ** 2).sum(axis=0))
+        return error * np.sqrt(variance) / 2
 
     def quantile(self, values: np.ndarray, p: float | np.ndarray) -> np.ndarray:
         """Quantiles of f from its values (n,), linear between the middles of its steps."""

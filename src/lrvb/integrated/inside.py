@@ -48,6 +48,27 @@ class Lines(NamedTuple):
     extra: np.ndarray
 
 
+def only_new(
+    theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], p: int
+) -> Iterator[Lines] | None:
+    """η of rows all of whose levels are new, which need no sums: xᵀβ, and the sum of all variances.
+
+    θ = (β, log sds of each factor, …); None where some level is known.
+    """
+    if any((code >= 0).any() for code in codes):
+        return None
+    return _only_new(theta, X, p, len(codes))
+
+
+def _only_new(theta: np.ndarray, X: np.ndarray, p: int, k: int) -> Iterator[Lines]:
+    step = max(1, _CELLS // max(1, len(X)))
+    for start in range(0, len(theta), step):
+        at = np.arange(start, min(start + step, len(theta)))
+        eta = (theta[at, :p] @ X.T)[..., None]
+        variance = np.exp(2 * theta[at, p : p + k]).sum(1)
+        yield Lines(at, eta, np.ones_like(eta), np.repeat(variance[:, None], len(X), axis=1))
+
+
 def stacked(found: Iterator[Lines]) -> Iterator[Lines]:
     """Lines of several points at a time, without nodes that no row has a part of.
 

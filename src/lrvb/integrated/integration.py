@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .cells import TabledCells
 from .chain import Chain
 from .coordinates import Bend, Kind
 from .crossed import Crossed
@@ -120,8 +121,8 @@ def _drawn(
     kinds, p = inside.kinds, inside.p
     longest, log = _longest(kinds), np.array(kinds) == "log"
     theta = inside.start() if start is None else start
-    tabled = None
-    if tables:
+    tabled: Tabled | TabledCells | None = None
+    if tables and not isinstance(inside, Crossed):
         tabled, mode = tabulate(inside, theta, longest)
     if tabled is None and isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
@@ -148,10 +149,12 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and len(inside.given.X) > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
+    if tables and isinstance(inside, Crossed):
+        tabled = TabledCells(inside, mode.x)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
     up[far] += 2 * np.minimum(1.0, 1 / np.sqrt(np.maximum(-np.diag(mode.hessian)[far], 1e-3)))
     met = np.array([mode.x, up, 2 * mode.x - up])
-    stand: Held | Tabled | None = tabled
+    stand: Held | Tabled | TabledCells | None = tabled
     (tabled or inside).choose_nodes(met)
     few = tabled is None and _is_learnt(wanted, inside, len(kinds))
     if isinstance(inside, Factor) and _is_held(wanted, inside):

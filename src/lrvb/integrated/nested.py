@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .inside import Drawn, Effects, Evaluated, Lines, stacked
+from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked
 from .lines import draw_alike, draw_each, spline_weights
 from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
 from .regression import lifted
@@ -145,7 +145,8 @@ class Nested(NestedSums):
 
         An inner level with another outer level than its own adds their normal approximations.
         """
-        return stacked(self._lines(theta, X, codes))
+        found = only_new(theta, X, codes, self.p)
+        return stacked(self._lines(theta, X, codes)) if found is None else found
 
     def _lines(
         self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]

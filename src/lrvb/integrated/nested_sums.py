@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -124,10 +124,15 @@ class NestedSums:
                 result[i] = self._sums(theta[i]).value
         return result + self._log_prior(theta)
 
-    def error(self, theta: np.ndarray) -> np.ndarray:
-        """Σ over outer levels of |log T − log T of twice the nodes|, at n points (n,)."""
+    def finer(self) -> Self:
+        """The same sums with twice the nodes; a θ may need more than is sensible then, TooManyNodes."""
         finer = copy(self)
         finer.step = self.step / 2
+        return finer
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Σ over outer levels of |log T − log T of twice the nodes|, at n points (n,)."""
+        finer = self.finer()
         return np.array([finer._sums(t, half=True).error for t in theta])
 
     def choose_nodes(self, theta: np.ndarray) -> None:

@@ -153,14 +153,18 @@ class Regression:
 
         moves = np.concatenate([np.zeros((1, k)), sides.reshape(-1, k), pairs.reshape(-1, k)])
         values = self._at(log_p, tail + wide * moves, eta)
-        middle, first, around = float(np.vdot(next(values), weight)), [], np.empty(k)
-        for a in range(k):
-            up, down = next(values), next(values)
-            first.append((up - down) / (2 * wide))
-            around[a] = np.vdot(up, weight) + np.vdot(down, weight)
-        both = np.array([np.vdot(found, weight) for found in values]).reshape(-1, 2).sum(1)
-        second = np.diag(around - 2 * middle)
-        second[i, j] = second[j, i] = (both - around[i] - around[j] + 2 * middle) / 2
+        middle = 2 * next(values)
+        first: list[np.ndarray] = []
+        bends: list[float] = []
+        for up, down in zip(values, values, strict=True):
+            if len(first) < k:
+                first.append((up - down) / (2 * wide))
+            bend = up + down
+            bend -= middle  # row by row, which rounds least
+            bends.append(_total(bend, weight))
+        own, both = np.split(np.array(bends), [k])
+        second = np.diag(own)
+        second[i, j] = second[j, i] = (both - own[i] - own[j]) / 2
         scores = self._at(score, tail + _STEP * sides[still].reshape(-1, k), eta)
         mixed = np.zeros((k, len(eta)))
         for place, (up, down) in zip(still, zip(scores, scores, strict=True), strict=True):
@@ -202,6 +206,11 @@ class Regression:
         gradient[p:d] += first
         H[p:, p:] += second
         return value, gradient, H
+
+
+def _total(each: np.ndarray, weight: np.ndarray) -> float:
+    """Σ each · weight, both (N, Q), without BLAS, which wakes other processors for so little."""
+    return float(np.einsum("nq,nq->", each, weight))
 
 
 def lifted(phi: Sequence[np.ndarray], axes: int) -> list[np.ndarray]:

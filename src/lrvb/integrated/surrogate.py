@@ -14,7 +14,6 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from ..errors import LrvbError
 from .importance import Budget, Refit, Weighted, integrate, resampled
@@ -128,7 +127,7 @@ class Mended:
         self.base, self.e = base, base.standard(x)
         rest = value - base(x)
         weight = np.exp(value - value.max()) + _FLOOR
-        square = cdist(self.e, self.e, "sqeuclidean")
+        square = _squares(self.e, self.e)
         least = np.inf
         for length in _LENGTHS:
             K = np.exp(square / (-2 * length**2))
@@ -140,8 +139,15 @@ class Mended:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """At n points (n, d), (n,)."""
-        square = cdist(self.base.standard(x), self.e, "sqeuclidean")
+        square = _squares(self.base.standard(x), self.e)
         return self.base(x) + np.exp(square / (-2 * self.length**2)) @ self.solved
+
+
+def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Squared distances of n points from m, (n, m)."""
+    from scipy.spatial.distance import cdist  # which few fits need, and takes a while to import
+
+    return np.asarray(cdist(a, b, "sqeuclidean"))
 
 
 def points_needed(d: int) -> int:

@@ -17,11 +17,12 @@ import numpy as np
 from .coordinates import Kind
 from .exponents import rate_line, rate_slopes
 from .factor import Factor
+from .factor_density import Tabulated
 from .frozen import shared
 from .inside import Evaluated
 from .mode import differenced
+from .nearby import Nearby
 from .row_sums import OneEffect, RowSums
-from .stencil import STEP, polynomials, products
 from .surrogate import NotSmooth
 
 DEGREES = 8, 12, 16, 24, 32, 48, 64  # of series, the first that suffices is taken
@@ -31,7 +32,7 @@ _ASKED = 16  # draws, about, where a table is compared with the rows
 _SERIES = 2.0  # what a node of a series costs, in evaluations of a row's density
 
 
-class Table:
+class Table(Nearby):
     """Sums of a factor's rows near `center` (d,), by polynomials within some `spread` (d,).
 
     low and high (G,) are what w − A·center is between in every group.
@@ -47,17 +48,10 @@ class Table:
         rough: bool = False,
     ):
         own, A = own_coordinates(inside)
-        self.inside, self.center, self.A = inside, center.copy(), A[0]
-        self.others = np.flatnonzero(~own)
-        self.step = STEP * spread[self.others]
+        super().__init__(center, np.flatnonzero(~own), spread)
+        self.inside, self.A = inside, A[0]
         self.middle, self.half = (low + high) / 2, (high - low) / 2
-        base = self._base()
-        found = polynomials(lambda t: self._known(t) - base, len(self.others), rough)
-        self.monomials = list(found)
-        features = [base, *found.values()]
-        self.features = np.stack([part.reshape(-1) for part in features])  # (F, G or G(m + 1))
-        if not np.isfinite(self.features).all():
-            raise NotSmooth("Rows have no finite sums somewhere near the mode.")
+        self._follow(self._base(), rough)
         self.asked = self.missed = 0
 
     @property
@@ -95,22 +89,11 @@ class Table:
         nodes = self.middle[:, None] + self.half[:, None] * self.places
         return rows.line(nodes[None])[0] @ self.transform
 
-    def distance(self, theta: np.ndarray) -> np.ndarray:
-        """Of points θ (n, d) from the center, in steps along whichever axis of the polynomials has most."""
-        return np.abs(self._moves(theta)).max(1, initial=0.0)
-
-    def _moves(self, theta: np.ndarray) -> np.ndarray:
-        """In steps, (n, axes)."""
-        return (theta - self.center)[:, self.others] / self.step
-
     def at(self, theta: np.ndarray) -> RowSums:
         """The sums of rows at points θ (n, d)."""
-        t = self._moves(theta)
-        c = np.column_stack([np.ones(len(t)), products(t, self.monomials)])
-        known = (c @ self.features).reshape(len(t), self.inside.G, -1)
-        moved = (theta - self.center) @ self.A
+        known, moved = self._at(theta), (theta - self.center) @ self.A
         if self.rates:
-            return Rates(self.inside, theta, known[..., 0] + moved[:, None])
+            return Rates(self.inside, theta, known + moved[:, None])
         return Series(self, theta, known, moved)
 
 
@@ -187,7 +170,7 @@ class Series(OneEffect):
 class Tabled:
     """log p(y, θ) of one effect a level with a table in place of the rows. See: Factor."""
 
-    def __init__(self, inside: Factor, table: Table, spread: np.ndarray):
+    def __init__(self, inside: Factor, table: Tabulated, spread: np.ndarray):
         self.rows, self.inside, self.p, self.spread = inside, copy(inside), inside.p, spread
         self.inside.table = table
 
@@ -216,7 +199,7 @@ class Tabled:
         first: the rows are asked at ranks in a geometric series, and each stands for those up to the next.
         """
         table = self.inside.table
-        assert isinstance(table, Table)
+        assert table is not None
         order = np.argsort(-table.distance(theta))
         ranks = np.unique(np.geomspace(1, len(order) + 1, _ASKED + 1).astype(int)) - 1
         at = theta[order[ranks[:-1]]]

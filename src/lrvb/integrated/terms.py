@@ -44,7 +44,8 @@ class Term:
 
     sds are the priors of the q sds, with `correlations` LKJ if q > 1; or one Wishart for all. They are
     on the scale of the columns, or of (1, x − x̄) if `centred`. weights (N,) are how often rows count;
-    `columns` are measures of R, where its rows stand for others.
+    `columns` are measures of R, where its rows stand for others. θ is of Σ on (1, x − x̄), or on the columns
+    themselves if `as_they_are`.
     """
 
     codes: np.ndarray
@@ -55,6 +56,7 @@ class Term:
     centred: bool = False
     weights: np.ndarray | None = None
     columns: Measures | None = None
+    as_they_are: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.sds, Wishart):
@@ -97,11 +99,20 @@ class Term:
 
     @cached_property
     def basis(self) -> np.ndarray:
-        """M with Mu the coefficients of (1, x − x̄), (q, q); the identity without an intercept."""
+        """M with Mu the coefficients of (1, x − x̄), (q, q); or the identity: no intercept, `as_they_are`."""
         M = np.eye(self.q)
-        if len(self.ones):
+        if len(self.ones) and not self.as_they_are:
             M[self.ones[0]] = self.measures.center
         return M
+
+    @property
+    def spiked(self) -> bool:
+        r"""Whether the density of θ may have no bound, though that of the sds and correlations has.
+
+        As the intercept's sd s goes to zero, (sds, R) → Σ → θ on (1, x − x̄) has the Jacobian s⁻ᵠ|Σ| ∝ s²⁻ᵠ.
+        """
+        stated = isinstance(self.sds, tuple) and not self.centred and not self.as_they_are
+        return stated and self.q > 2 and len(self.ones) > 0
 
     def on(self, rows: np.ndarray, codes: np.ndarray | None = None, levels: int = 0) -> Term:
         """The term on some of the rows, with other levels if asked for, and Σ in the same basis."""

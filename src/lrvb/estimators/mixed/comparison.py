@@ -62,16 +62,17 @@ class Predictive:
         table.attrs["response"] = _digest(design)
         return table
 
-    def check(self) -> CheckUp:
+    def check(self, by: Any = None) -> CheckUp:
         """One page on how far the answer can be believed, the worst first.
 
-        Convergence, verdicts, priors; of an integrated model the groups (of the factor with the fewest)
-        without which a mean would move, and robust sds beside the posterior's; and whether data replicated
-        from the model are like those observed in mean, sd, share of zeros and largest value.
+        Convergence, verdicts, priors; of an integrated model the groups (of `by`, as in `influence`, or of
+        the factor with the fewest) without which a mean would move, and robust sds beside the posterior's;
+        and whether data replicated from the model are like those observed in mean, sd, share of zeros and
+        largest value.
         """
         posterior, design = self._fitted(), self._design()
-        by = None
-        if isinstance(posterior._sensitivity, MixedSensitivity) and design.factors:
+        integrated = isinstance(posterior._sensitivity, MixedSensitivity)
+        if by is None and integrated and design.factors:
             by = min(design.factors, key=lambda factor: len(factor.levels)).name
         page = posterior.check(by=by)
         if isinstance(design, PartitionedDesign):

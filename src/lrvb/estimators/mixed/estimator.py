@@ -51,6 +51,7 @@ from .integral.certificate import MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
 from .integral.joint import IntegratedDraws
+from .integral.judging import MixedCertifier
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
@@ -139,9 +140,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         require_effects(design, self.factorization)
         require_noise(design)
         standard = standardisation(design)
-        why = (
-            'a variational fit, which nothing has checked; "blocked" integrates, and checks itself'
-        )
+        why = "a variational fit, which nothing has checked; posterior_.certify() does"
         if self.factorization == "blocked":
             try:
                 priors = resolve(self.priors, design)
@@ -211,6 +210,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         derived: bool = True,
     ) -> None:
         """Keep a fit; `derived` adds sds and correlations to its names."""
+        judge = self.factorization != "blocked" or None  # another has tried to integrate
 
         def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
             return Posterior(
@@ -220,6 +220,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
                 observed=design.observed,
                 response=joint.precisions,
                 second_order=functools.partial(refine_joint, joint, standard),
+                certifier=judge and MixedCertifier(design, priors, standard, estimate),
                 checked=Checked(reason=why or "a variational fit is not checked"),
             )
 

@@ -24,7 +24,7 @@ from .answers.joint import JointDraws
 from .design.plain_values import coded, decoded
 from .design.stored import StoredDesign, describe, restore
 from .estimator import MixedModel
-from .integral.certificate import MixedCertificate
+from .integral.certificate import MixedCertificate, variational_certificate
 
 DRAWS, MOST = 2000, 2**25  # draws that a file has, and numbers of all levels that it may have
 SCALARS = (
@@ -66,6 +66,10 @@ def save_model(model: MixedModel, path: Path) -> Path:
     n = int(min(DRAWS, max(200, MOST // max(1, size))))
     draws = calibrated(model, model._drawn.draw(n, 0))
     found = model.certificate_
+    if getattr(posterior.certificate, "judged", None) is not None:
+        found = variational_certificate(
+            "verdicts and repaired numbers are those of its certificate"
+        )
     arrays: dict[str, np.ndarray] = {"draws/beta": draws.beta}
     for t, (effects, covariance) in enumerate(zip(draws.effects, draws.covariances, strict=True)):
         arrays[f"draws/effects/{t}"] = effects.astype(np.float32)

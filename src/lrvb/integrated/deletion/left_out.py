@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,16 @@ class LeftOut(NamedTuple):
     moved: np.ndarray | None = None
 
 
+def finer(inside: Inside) -> Inside:
+    """The same with sums that are finer, where levels are summed: rows ask more of them than θ does."""
+    if isinstance(inside, Smoothed):
+        within = copy(inside)
+        within.inner = finer(inside.inner)
+        return within
+    return inside.finer() if isinstance(inside, Factor | Crossed | Nested | Chain) else inside
+
+
+@np.errstate(over="ignore")  # nodes far out have no probability
 def leave_out(
     inside: Normal | Inside,
     rows: Regression,

@@ -115,15 +115,26 @@ def test_monte_carlos_error_of_a_change_is_known():
 
 
 def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
-    """The largest of them, and a line says what error the others have."""
+    """The largest of them, by both with the least variance, or by the fit alone where k̂ is large.
+
+    A line says what error the others have.
+    """
     model = lrvb.MixedModel("count ~ x + (1|g)", "poisson").fit(DATA)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.NOISY", 1e-4)
-    ours = model.posterior_._what_if()
-    found = ours.influence(np.array([1]), CODES, refits=2)
+    ours, at = model.posterior_._what_if(), np.array([1])
+    weighed, found = ours._by_weights(at, CODES, G), ours.influence(at, CODES, refits=2)
     assert found.refitted.sum() == 2
     b = int(np.flatnonzero(found.refitted)[0])
-    again = ours.moved_mean(ours.left_out(np.flatnonzero(b == CODES)))[1]
-    assert found.values[b, 0] == again - ours.estimate.m[1]
+    again = ours.left_out(np.flatnonzero(b == CODES))
+    fitted = again.estimate.m[1] - ours.estimate.m[1]
+    own = 0.0
+    for fit in (ours.found, again):
+        own += np.sum((fit.weights * (fit.weighted.values[:, 1] - fit.estimate.m[1])) ** 2)
+    precision = np.array([1 / own, 1 / weighed.error[b, 0] ** 2])
+    joined = precision @ [fitted, weighed.values[b, 0]] / precision.sum()
+    assert_allclose(found.values[b, 0], joined, rtol=1e-9)
+    monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.DOUBTED", -10.0)
+    assert ours.influence(at, CODES, refits=2).values[b, 0] == fitted
     assert "with a Monte Carlo error of up to" in repr(model.posterior_.influence("x"))
 
 
@@ -184,8 +195,9 @@ def test_fragility_is_confirmed_by_a_refit(model):
 def test_check_names_groups(model):
     """The page of a mixed model has groups and robust sds."""
     page = model.check()
-    assert {"rows", "robust sds", "priors", "convergence"} <= {f.what for f in page.findings}
+    assert {"levels", "robust sds", "priors", "convergence"} <= {f.what for f in page.findings}
     assert "level" in repr(page)
+    assert repr(model.check(by="g")) == repr(page)
 
 
 def test_bad_questions_of_leaving_out(model):
@@ -194,7 +206,7 @@ def test_bad_questions_of_leaving_out(model):
         model.loo(levels="x")
     with pytest.raises(lrvb.InvalidModel, match="takes its levels with it"):
         model.loo(by="g", levels="given")
-    with pytest.raises(lrvb.InvalidData, match="no column 'clinic'"):
+    with pytest.raises(lrvb.InvalidData, match=r"reads no column 'clinic'; it reads '.*', 'g'"):
         model.loo(by="clinic")
 
 
@@ -203,6 +215,8 @@ def test_a_variational_fit_has_no_draws():
     variational = lrvb.MixedModel("y ~ 1 + (1|g)", factorization="variational").fit(DATA)
     with pytest.raises(lrvb.InvalidModel, match="hyperparameters are integrated"):
         variational.loo()
+    with pytest.raises(lrvb.InvalidModel, match=r"another prior or fewer rows .*blocked"):
+        variational.posterior_.prior_sensitivity()
 
 
 def test_levels_in_a_gaussian_block_are_not_left_out():
@@ -265,6 +279,7 @@ def test_replicated_data_tell_of_overdispersion():
     found = {finding.what: finding for finding in page.findings}
     assert found["predictive check"].state == "look"
     assert "does not make data like these" in found["predictive check"].sentence
+    assert "(p < 0.005). Compare with family='negbinomial'" in found["predictive check"].sentence
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the stored cases are not here")

@@ -16,6 +16,13 @@ CELLS = 4e7  # rows × draws of all replications
 AT_ONCE = 2**22
 STRANGE = 0.01  # of a replicated statistic: the share of draws at or beyond what was observed
 WHAT = "predictive check"
+WIDER = {  # families whose rows vary more, or are zero more often
+    "poisson": "negbinomial",
+    "zero_inflated_poisson": "zero_inflated_negbinomial",
+    "hurdle_poisson": "hurdle_negbinomial",
+    "negbinomial": "zero_inflated_negbinomial",
+    "gaussian": "student",
+}
 
 
 def predictive_finding(design: Design, draw: Callable[[int], JointDraws]) -> Finding:
@@ -34,14 +41,22 @@ def predictive_finding(design: Design, draw: Callable[[int], JointDraws]) -> Fin
     shares = {name: _share(np.array(made[name]), seen[name]) for name in statistics}
     worst = min(shares, key=lambda name: min(shares[name], 1 - shares[name]))
     low, high = np.quantile(made[worst], [0.03, 0.97])
-    said = (
-        f"the {worst} is {seen[worst]:.3g}, of replicated data {low:.3g} to {high:.3g} "
-        f"(p = {shares[worst]:.2g})"
-    )
+    said = f"the {worst} is {seen[worst]:.3g}, of replicated data {low:.3g} to {high:.3g} "
+    said += f"(p {_written(shares[worst], n)})"
     if min(shares[worst], 1 - shares[worst]) < STRANGE:
+        remedy = WIDER.get(design.family.name) if worst != "mean" else None
+        if remedy is not None and shares[worst] < STRANGE:
+            said += f". Compare with family='{remedy}', whose rows vary more"
         return Finding(LOOK, WHAT, f"The model does not make data like these: {said}.")
     names = ", ".join(statistics)
     return Finding(GOOD, WHAT, f"Replicated data are alike in {names}; {said}.")
+
+
+def _written(share: float, n: int) -> str:
+    """A share of n replications, which knows nothing closer to 0 or 1 than 1/n."""
+    if share < 1 / n:
+        return f"< {1 / n:.2g}"
+    return f"> {1 - 1 / n:.3g}" if share > 1 - 1 / n else f"= {share:.2g}"
 
 
 def _statistics(design: Design) -> dict[str, Callable[[np.ndarray], float]]:

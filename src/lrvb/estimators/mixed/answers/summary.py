@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from ....errors import InvalidModel
 from ....likelihoods.dispersion import labels_of
 from ....posterior.intervals import check_probability
 from ....posterior.posterior import Posterior
+from ....posterior.verdicts import REPAIRED
 from ..design.design import Design
 from ..integral.certificate import VARIATIONAL, MixedCertificate
 from ..priors.stated import MixedPriors
@@ -19,6 +21,7 @@ FIXED = "Fixed effects"
 RANDOM = "Standard deviations and correlations of the random effects"
 RESIDUAL = "Residual"
 RESPONSE = "Parameters of the response"
+WIDTH = 110  # characters of a line
 STORED = 0.94  # the probability of intervals in a file
 
 
@@ -41,7 +44,7 @@ class Summary(pd.DataFrame):
         lines = dict(zip(self.index, rows, strict=True))
         for title, names in self.blocks.items():
             pieces.append("\n".join([title, header, *(lines[name] for name in names)]))
-        pieces.append(f"Verdict: {self.remark}")
+        pieces.append(textwrap.fill(f"Verdict: {self.remark}", WIDTH))
         pieces.append(f"Priors\n{_shown(self.priors).to_string(index_names=False)}")
         return "\n\n".join(pieces)
 
@@ -75,7 +78,11 @@ def summarize_model(
         raise InvalidModel(
             f"A variational fit that was read from a file has the intervals of prob={STORED}, not of {prob}."
         )
-    fixed = _fixed(design, posterior, prob)
+    made = posterior.certificate
+    if isinstance(made, MixedCertificate) and stored is None:
+        certificate = made
+    fixed = _fixed(design, posterior, prob) if stored is None else stored.loc[design.effects]
+    fixed = fixed.drop(columns="verdict")
     if posterior.weighted is not None or stored is not None:
         every = posterior.summary(prob) if stored is None else stored.drop(columns="verdict")
         sds = every[every.index.str.startswith("sd[")]
@@ -91,6 +98,12 @@ def summarize_model(
         parts.append(posterior.summary(prob).loc[dispersions])
     table = Summary(pd.concat([part for part in parts if len(part)]))
     table["verdict"] = [certificate.verdict(str(name)) for name in table.index]
+    if stored is not None:
+        table["verdict"] = stored["verdict"]
+    repaired = table.index[table["verdict"] == REPAIRED]
+    if len(repaired) and certificate.judged is not None:
+        columns = ["mean", "sd", "lower", "upper"]
+        table.loc[repaired, columns] = certificate.summary(prob).loc[repaired, columns]
     table.remark = certificate.sentence([str(name) for name in table.index])
     blocks = {FIXED: list(fixed.index), RANDOM: [*others, *correlations.index], RESIDUAL: own}
     blocks[RESPONSE] = dispersions
@@ -101,7 +114,7 @@ def summarize_model(
 
 
 def _fixed(design: Design, posterior: Posterior, prob: float) -> pd.DataFrame:
-    return posterior.summary(prob).loc[design.effects].drop(columns="verdict")
+    return posterior.summary(prob).loc[design.effects]
 
 
 def _heading(
@@ -122,7 +135,9 @@ def _heading(
     how = "converged" if posterior.converged else f"NOT converged ({posterior.convergence.reason})"
     reached = f"ELBO: {posterior.elbo:.6g}, {how} in {posterior.n_iter} iterations"
     if certificate.method != VARIATIONAL:
-        reached = f"Log evidence: {posterior.elbo:.6g} ± {certificate.log_evidence_error:.2g}"
+        evidence = f"{certificate.log_evidence:.6g} ± {certificate.log_evidence_error:.2g}"
+        before = "" if certificate.judged is None else f"{reached}; "
+        reached = f"{before}{'log' if before else 'Log'} evidence: {evidence}"
     return (
         f"{'Mixed model' if listed else 'Regression'}: {formula}",
         f"Family: {design.family.name}; factorization: {factorization}",

@@ -13,12 +13,22 @@ from ....integrated.importance import tails_of
 from ....integrated.integral import Integral
 from ....integrated.integration import NODE_ERROR
 from ....integrated.wanting import MEAN_ERROR, SD_ERROR
-from ....posterior.certificate import require_whole
+from ....posterior.arguments import require_whole
 from ....posterior.estimate import Estimate
 from ....posterior.intervals import check_probability
+from ....posterior.verdicts import (
+    DOUBTFUL,
+    NO,
+    NOT_CHECKED,
+    REPAIRED,
+    TRUST,
+    Compared,
+    Draws,
+    judge,
+)
 from ....posterior.weighted import WeightedDraws
 
-TRUST, DOUBTFUL, NO, APPROXIMATE = "trust", "doubtful", "do not trust", "approximate"
+APPROXIMATE = "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
 TAIL = 0.6  # k-hat of squares: from a half on an sd's error is not known, and k-hat is to a tenth
@@ -31,7 +41,8 @@ class MixedCertificate:
     """What stands behind the numbers: weighted draws over exact sums or a Gaussian block; or neither.
 
     `reason` tells why it is not the first, `unknown` what of a block's error is not counted. The draws are
-    the answer itself: `estimate` has their means and covariances, `weighted` the draws.
+    the answer itself, or check that of a variational fit, which is `judged`; `estimate` has their means and
+    covariances, `weighted` the draws.
 
     `k_hat` judges the weights of `drawn` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
@@ -57,29 +68,77 @@ class MixedCertificate:
     tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     estimate: Estimate | None = None
     weighted: WeightedDraws | None = None
+    judged: Estimate | None = None
 
     @property
     def names(self) -> list[str]:
         """Every named quantity."""
-        return list(self._answer[0].index)
+        return list((self.judged or self._answer[0]).index)
 
     @property
     def mean(self) -> np.ndarray:
-        """Of every coordinate, (a,)."""
-        return self._answer[0].m
+        """Of every coordinate, (a,); not a number where the draws do not have one that is judged."""
+        at = self._at
+        return np.where(at < 0, np.nan, self._answer[0].m[at])
 
     @property
     def cov(self) -> np.ndarray:
         """Of all coordinates, (a, a)."""
-        return self._answer[0].Sigma
+        at = self._at
+        return np.where((at < 0) | (at < 0)[:, None], np.nan, self._answer[0].Sigma[np.ix_(at, at)])
 
     @property
     def verdicts(self) -> list[tuple[str, str]]:
         """Verdict and reason of every named quantity."""
-        return [(self.verdict(name), self.sentence([name])) for name in self.names]
+        if self.judged is None:
+            return [(self.verdict(name), self.sentence([name])) for name in self.names]
+        return [self._judgement(name) for name in self.names]
 
     def verdict(self, name: str) -> str:
-        """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check."""
+        """Of one quantity: "trust", "doubtful", "do not trust", or "approximate" without a check.
+
+        A judged one is "repaired" where the draws are trusted and do not agree with it.
+        """
+        return self._of_draws(name) if self.judged is None else self._judgement(name)[0]
+
+    def _judgement(self, name: str) -> tuple[str, str]:
+        """Of a judged quantity: whether it agrees with draws that are sound."""
+        estimate, judged = self._answer[0], self.judged
+        assert judged is not None
+        if name not in estimate.index:
+            return NOT_CHECKED, "Not checked: the draws do not have it."
+        if self._of_draws(name) != TRUST:
+            return self._of_draws(
+                name
+            ), f"It cannot be confirmed: {self._sentence_of_draws([name])}"
+        at, own = estimate.index[name], judged.index[name]
+        sd = np.sqrt(estimate.Sigma[at, at])
+        found = Compared(
+            mean=estimate.m[[at]],
+            sd=np.array([sd]),
+            lrvb_mean=judged.m[[own]],
+            lrvb_sd=np.sqrt(judged.Sigma[[own], [own]]),
+            mean_error=np.array([self.mean_error[name] * sd]),
+            sd_error=np.array([self.sd_error[name] * sd]),
+            tail=np.zeros(1),
+            quality=np.zeros(1),
+            heavy=np.zeros(1, dtype=bool),
+        )
+        return judge(Draws("integration", True, self.k_hat, self.ess), found)[0]
+
+    @property
+    def _at(self) -> np.ndarray:
+        """Where the draws have each coordinate that is told of, −1 where they do not."""
+        estimate, told = self._answer[0], self.judged or self._answer[0]
+        if self.judged is None:
+            return np.arange(len(estimate.m))
+        found = np.full(len(told.m), -1)
+        for name, own in told.index.items():
+            found[own] = estimate.index.get(name, -1)
+        return found
+
+    def _of_draws(self, name: str) -> str:
+        """Whether the draws can be trusted in one quantity."""
         if self.method == VARIATIONAL:
             return APPROXIMATE
         worst = max(self.mean_error[name] / MEAN_ERROR, self.sd_error[name] / SD_ERROR)
@@ -96,31 +155,34 @@ class MixedCertificate:
     def summary(self, prob: float = 0.94) -> pd.DataFrame:
         """Mean, sd, quantiles, Monte Carlo errors, and a verdict with its reason, a row a quantity.
 
-        The columns of every certificate: `lrvb_mean` and `lrvb_sd` are those of `posterior_`, which are the
-        draws' own, so that `shift` is 0 and `ratio` 1. `mcse` is the error of the mean in its unit,
+        The columns of every certificate. `lrvb_mean` and `lrvb_sd` are those of `posterior_`: where they are
+        the draws' own, `shift` is 0 and `ratio` 1. `mcse` is the error of the mean in its unit,
         `sd_error` that of the sd as a share of it.
         """
         check_probability("prob", prob)
         estimate, weighted = self._answer
-        at = list(estimate.index.values())
+        told = self.judged or estimate
+        names = [name for name in self.names if name in estimate.index]
+        at, own = ([one.index[name] for name in names] for one in (estimate, told))
         mean, sd = estimate.m[at], np.sqrt(np.diag(estimate.Sigma)[at])
+        lrvb_mean, lrvb_sd = told.m[own], np.sqrt(np.diag(told.Sigma)[own])
         lower, upper = weighted.intervals(prob)
-        verdicts = self.verdicts
+        verdicts = dict(zip(self.names, self.verdicts, strict=True))
         columns = {
             "mean": mean,
             "sd": sd,
             "lower": lower[at],
             "upper": upper[at],
-            "lrvb_mean": mean,
-            "lrvb_sd": sd,
-            "shift": 0.0,
-            "ratio": 1.0,
-            "mcse": self.mean_error[self.names].to_numpy() * sd,
-            "sd_error": self.sd_error[self.names].to_numpy(),
-            "verdict": [verdict for verdict, _ in verdicts],
-            "why": [why for _, why in verdicts],
+            "lrvb_mean": lrvb_mean,
+            "lrvb_sd": lrvb_sd,
+            "shift": (mean - lrvb_mean) / sd,
+            "ratio": lrvb_sd / sd,
+            "mcse": self.mean_error[names].to_numpy() * sd,
+            "sd_error": self.sd_error[names].to_numpy(),
+            "verdict": [verdicts[name][0] for name in names],
+            "why": [verdicts[name][1] for name in names],
         }
-        return pd.DataFrame(columns, index=pd.Index(self.names))
+        return pd.DataFrame(columns, index=pd.Index(names))
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n joint draws of every named quantity, in proportion to their weights."""
@@ -161,6 +223,15 @@ class MixedCertificate:
 
     def sentence(self, names: list[str]) -> str:
         """Why the verdicts are what they are, for the quantities shown."""
+        said = self._sentence_of_draws(names)
+        if self.judged is None:
+            return said
+        told = "beside the exact posterior under the same priors"
+        if any(self.verdict(name) == REPAIRED for name in names):
+            told += '; rows marked "repaired" show its numbers'
+        return f"{told}: {said}"
+
+    def _sentence_of_draws(self, names: list[str]) -> str:
         if self.method == VARIATIONAL:
             return f"approximate: {self.reason}."
         head = (
@@ -175,7 +246,7 @@ class MixedCertificate:
             return f"{head}; {self._of_block(names)}."
         if not self.exact:
             return f"{head}: the sums over levels have not converged at some draws."
-        poor = [name for name in names if self.verdict(name) != TRUST]
+        poor = [name for name in names if self._of_draws(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
             if self._leaves_out():
@@ -201,7 +272,7 @@ class MixedCertificate:
             return f"{head}, which no polynomial in the hyperparameters follows well enough"
         if self.unknown:
             return f"{head}; what that leaves is not known, since {self.unknown}"
-        poor = [name for name in names if self.verdict(name) != TRUST]
+        poor = [name for name in names if self._of_draws(name) != TRUST]
         worst = max(float(self.mean_error[name]) for name in names)
         if not poor:
             return f"{head}, which leaves an estimated {worst:.2f} sds of a mean or less"

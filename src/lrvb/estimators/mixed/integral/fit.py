@@ -64,6 +64,7 @@ class IntegratedFit:
     certificate: MixedCertificate
 
 
+@np.errstate(over="ignore")  # far out, log densities are beyond all numbers: −∞
 def integrate_model(
     design: Design,
     priors: MixedPriors,
@@ -75,12 +76,12 @@ def integrate_model(
     keep_freed()
     statement = state(design, priors, standard)
     try:
-        integral = _integrated(statement.inside, seed, progress)
+        statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
         if isinstance(statement.inside, Normal | Block):
             raise
         statement = state(design, priors, standard, _clause(error))
-        integral = _integrated(statement.inside, seed, progress)
+        statement, integral = _integrated(statement, seed, progress)
     inside = statement.inside
     at = integral.weighted.heavy()
     theta = integral.theta[at]
@@ -135,7 +136,20 @@ def integrate_model(
     )
 
 
-def _integrated(inside: Normal | Inside, seed: int, progress: Progress | None) -> Integral:
+def _integrated(
+    statement: Statement, seed: int, progress: Progress | None
+) -> tuple[Statement, Integral]:
+    """Weighted draws of θ, and the statement whose θ it is: on other columns where these have no mode."""
+    try:
+        return statement, _draws(statement.inside, seed, progress)
+    except NoMode:
+        other = statement.on_columns_as_they_are()
+        if other is None:
+            raise
+        return other, _draws(other.inside, seed, progress)
+
+
+def _draws(inside: Normal | Inside, seed: int, progress: Progress | None) -> Integral:
     """Weighted draws of θ, by the way that these sums ask for."""
     if isinstance(inside, MatrixFree):
         return integrate_matrix_free(inside, seed=seed, progress=progress)

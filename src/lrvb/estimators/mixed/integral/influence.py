@@ -38,7 +38,7 @@ DOUBTED = 0.5  # of k̂, above which a group that moves a mean is fitted without
 NOISY = 0.05  # of a change: a Monte Carlo error above which it is fitted without too
 MOVES = 0.1  # posterior sds
 QUICK = 20_000  # rows up to which such fits are made
-MOST_REFITTED = 30  # of those whose k̂ is so large that their weights say nothing
+MOST_REFITTED = 30  # of those whose k̂ is above it
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,10 @@ class MixedSensitivity(PriorSensitivity):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """The grouping factors' labels of every row."""
-        return {f.name: f.levels[f.codes] for f in self.found.design.factors}
+        """The formula's columns, and the grouping factors' labels, of every row."""
+        design = self.found.design
+        factors = {f.name: f.levels[f.codes] for f in design.factors}
+        return {name: design.frame[name].to_numpy() for name in design.frame} | factors
 
     @property
     def clusters(self) -> np.ndarray:
@@ -82,8 +84,8 @@ class MixedSensitivity(PriorSensitivity):
         """The change (n, k) of the means `at` if a row, or a level of `codes` (N,), is left out.
 
         By smoothed weights of the draws. The largest few (`refits`) of those whose k̂ is above a half, or
-        whose Monte Carlo error is above 5 % of the change, are by an integration without them: unless it is
-        given the largest ten, and all whose k̂ is above 0.7, thirty at most.
+        whose Monte Carlo error is above 5 % of the change, are by an integration without them (the latter by
+        both): unless it is given the largest ten, and all whose k̂ is above a half, thirty at most.
         """
         codes, n = self._blocks(codes)
         found = self._by_weights(at, codes, n)
@@ -95,9 +97,9 @@ class MixedSensitivity(PriorSensitivity):
         size = scaled.max(1, initial=0.0)
         doubted = np.flatnonzero((~(found.k_hat <= DOUBTED) & (size > MOVES)) | noisy)
         most = refits
-        if most is None:  # the largest ten, and others of which weights say nothing
+        if most is None:  # the largest ten, and others whose weights no more draws would mend
             doubted = doubted[np.argsort(-size[doubted], kind="stable")]
-            useless = ~(found.k_hat[doubted] <= RELIABLE)
+            useless = ~(found.k_hat[doubted] <= DOUBTED)
             doubted = np.concatenate([doubted[:REFITTED], doubted[REFITTED:][useless[REFITTED:]]])
             most = MOST_REFITTED
         found = self._fitted_without(found, at, codes, doubted, size, most)
@@ -135,7 +137,9 @@ class MixedSensitivity(PriorSensitivity):
         for b in which[np.argsort(-size[which], kind="stable")][:most]:
             rows = np.flatnonzero(codes == b)
             try:
-                values[b] = (self.moved_mean(self.left_out(rows)) - self.estimate.m)[at]
+                again = self.left_out(rows)
+                fitted = (self.moved_mean(again) - self.estimate.m)[at]
+                values[b] = self._joined(found, b, fitted, again, at)
             except (
                 InvalidModel
             ):  # it has other quantities, or none: the weights stand, and it is told
@@ -143,6 +147,25 @@ class MixedSensitivity(PriorSensitivity):
                 continue
             refitted[b] = True
         return found._replace(values=values, refitted=refitted, astray=astray)
+
+    def _joined(
+        self, found: Influence, b: int, fitted: np.ndarray, again: IntegratedFit, at: np.ndarray
+    ) -> np.ndarray:
+        """The change (k,) by a fit, `again`, and by weights that can be averaged: each by its precision.
+
+        A fit has draws of its own, and weights of good k̂ may be as near as it is.
+        """
+        assert found.k_hat is not None
+        assert found.error is not None
+        if not found.k_hat[b] <= DOUBTED:
+            return fitted
+        own = sum(_mean_variance(fit, at) for fit in (self.found, again))
+        other = found.error[b] ** 2
+        with np.errstate(invalid="ignore"):
+            share = np.where(own + other > 0, other / (own + other), 1.0)
+        return found.values[b] + np.where(np.isfinite(share), share, 1.0) * (
+            fitted - found.values[b]
+        )
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """The change of means to the first order, (n, k), where rows count less or groups are left out.
@@ -280,6 +303,12 @@ class MixedSensitivity(PriorSensitivity):
         here = np.flatnonzero(at < self.found.statement.p)
         result[..., here] = beta[..., at[here]]
         return result
+
+
+def _mean_variance(found: IntegratedFit, at: np.ndarray) -> np.ndarray:
+    """Monte Carlo's variance (k,) of the means `at` of a fit."""
+    away = found.weighted.values[:, at] - found.estimate.m[at]
+    return found.weights**2 @ away**2
 
 
 def _errors(

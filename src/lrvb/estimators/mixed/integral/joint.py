@@ -60,6 +60,7 @@ class IntegratedDraws(NamedTuple):
 
     fit: IntegratedFit
 
+    @np.errstate(over="ignore")  # nodes far out have no probability
     def draw(self, n: int, rng: np.random.Generator, levels: bool = True) -> JointDraws:
         """n joint draws, with those of `levels` or without."""
         return integrated_draws(self.fit, n, rng, levels)

@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ....integrated.deletion.blocks import blocks_of
-from ....integrated.deletion.left_out import LeftOut, count_rows, leave_out
+from ....integrated.deletion.left_out import LeftOut, count_rows, finer, leave_out
 from ....integrated.deletion.rows import given_levels
 from ....integrated.importance import resampled
+from ....integrated.inside import Inside
+from ....integrated.nested_sums import TooManyNodes
 from ....integrated.normal import Normal
 from .fit import IntegratedFit
 
-WORK = 5e7  # evaluations of a row's density that one answer may cost: about five seconds
+WORK = 5e8  # evaluations of a row's density that one answer may cost: about five seconds
+SOLVED = 100  # evaluations that take as long as the solve of a block of gaussian rows at a draw
 SMOOTHED = 1e7  # blocks × draws whose weights are smoothed: about as long
 FEWEST = 256  # draws
 CELLS = 2**22  # numbers of blocks × draws that are kept at a time
@@ -41,13 +44,31 @@ def sample(found: IntegratedFit, blocks: int) -> Sample:
     Draws of little weight are where the posterior without a block may be: they are kept.
     """
     inside, n = found.statement.inside, found.design.n
-    work = 10.0 * n if isinstance(inside, Normal) else 2 * inside.work + n
+    work = 10.0 * n + SOLVED * blocks if isinstance(inside, Normal) else _work(inside, n)
     most = max(FEWEST, int(min(WORK / work, SMOOTHED / max(blocks, 1))))
     if len(found.weights) <= most:
         return Sample(np.arange(len(found.weights)), found.theta, found.weights)
     root = np.sqrt(found.weights)
     at = resampled(root / root.sum(), most)
     return Sample(at, found.theta[at], root[at] / root[at].sum())
+
+
+def _work(inside: Inside, n: int) -> float:
+    """Of a draw: the sums, and the n rows at their nodes."""
+    return 2 * inside.work + n
+
+
+def _fine(found: IntegratedFit, draws: int) -> Normal | Inside:
+    """The fit's sums with twice the nodes, if that is worth its time."""
+    inside = found.statement.inside
+    if isinstance(inside, Normal):
+        return inside
+    dense = finer(inside)
+    try:
+        work = _work(dense, found.design.n)
+    except TooManyNodes:
+        return inside
+    return dense if draws * work <= WORK else inside
 
 
 def lots(
@@ -61,7 +82,8 @@ def lots(
     """Blocks `codes` (N,) of the rows, some at a time: those of neighbouring levels together.
 
     `moved` asks for the change of β given θ too. With `counted` it is of single rows, and instead of what is
-    lost without them the slope in how often each counts.
+    lost without them the slope in how often each counts. Sums then have twice the nodes of the fit's, by
+    which slopes are known to 1e-5 of their size and not to 1e-2, unless that is beyond WORK or grids end.
     """
     ask = count_rows if counted else leave_out
     statement = found.statement
@@ -74,10 +96,15 @@ def lots(
         first[codes[::-1]] = terms[-1].codes[::-1]
         order = np.argsort(first, kind="stable")
     volume = np.bincount(codes, _volume(found), minlength=n)
+    inside = _fine(found, len(drawn.theta)) if counted else statement.inside
     for start in range(0, n, size):
         some = np.sort(order[start : start + size])
         blocks = blocks_of(codes, some)
-        out = ask(statement.inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
+        try:
+            out = ask(inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
+        except TooManyNodes:  # of a draw: that of the fit has fewer
+            inside = statement.inside
+            out = ask(inside, statement.rows, terms, drawn.theta, blocks, moved=moved)
         yield Lot(some, out._replace(log_p=out.log_p + volume[some]))
 
 

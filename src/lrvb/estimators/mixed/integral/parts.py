@@ -77,7 +77,7 @@ class Parts(NamedTuple):
         at, slope = np.full(len(center), asked), np.ones(len(center))
         if self.third is not None:
             away = self.mean - center
-            whole = self.weights @ (self.third + 3 * self.variance * away + away**3)
+            whole = self.weights @ (self.third + 3 * self.variance * away + away * away * away)
             one = _skewness(whole, scale)
             at, ahead = _unscore(at, one), _unscore(at + 1e-3, one)
             slope = np.clip(1e-3 / (ahead - at), *SLOPES)
@@ -107,7 +107,8 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, prob: np.ndarray
 def _skewness(third: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """third/sd³, within what a part may have."""
     with np.errstate(all="ignore"):
-        skew = np.where(sd > 0, third / np.where(sd > 0, sd, 1.0) ** 3, 0.0)
+        unit = np.where(sd > 0, sd, 1.0)
+        skew = np.where(sd > 0, third / (unit * unit * unit), 0.0)  # many times faster than unit**3
     return np.clip(skew, -STEEPEST, STEEPEST)
 
 

@@ -154,8 +154,8 @@ def _parts(lot: Lot, extra: np.ndarray) -> Parts:
     if lot.eta.shape[2] == 1:
         return Parts(lot.weights, center, extra)
     away = lot.eta - center[:, :, None]
-    inner, third = ((lot.P * away**power).sum(2) for power in (2, 3))
-    return Parts(lot.weights, center, inner + extra, third)
+    square = lot.P * away * away
+    return Parts(lot.weights, center, square.sum(2) + extra, (square * away).sum(2))
 
 
 def _joined(lots: list[Parts]) -> Parts:

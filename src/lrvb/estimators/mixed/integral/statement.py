@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,13 @@ class Statement(NamedTuple):
     p: int
     rows: Regression
     parameters: tuple[Dispersion, ...] = ()
+
+    def on_columns_as_they_are(self) -> Statement | None:
+        """The same block with θ in which an intercept's sd of zero is no spike; none where it never was."""
+        if not isinstance(self.inside, Block) or not any(term.spiked for term in self.terms):
+            return None
+        terms = tuple(replace(t, as_they_are=True) if t.spiked else t for t in self.terms)
+        return self._replace(inside=Block(self.rows, terms, self.inside.why), terms=terms)
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
         """The values of the response's own parameters (n,) each at n points of θ, by their labels."""
