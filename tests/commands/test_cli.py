@@ -77,7 +77,7 @@ def test_help_names_every_experiment(capsys):
 def test_unknown_words(capsys):
     assert refused(capsys) == "the following arguments are required: command; see lrvb --help."
     assert refused(capsys, "reproduce", "--jobs", "two") == (
-        "argument --jobs: invalid int value: 'two'; see lrvb reproduce --help."
+        "argument --jobs: 'two' is not a whole number; see lrvb reproduce --help."
     )
 
 
@@ -240,6 +240,15 @@ def test_mixture_refuses(people, tmp_path, capsys, monkeypatch):
     assert say(few) == (
         f"The file {few} has one column, 'a;b'; if its columns are separated by ';', add "
         "--separator ';'."
+    )
+    few.write_text("a;b\n1,5;2\n")  # decimal commas, which look like separators
+    assert say(few).startswith(
+        f"The file {few} has one column, 'a;b'; if its columns are separated"
+    )
+    few.write_text("a,b\n" + "".join(f"{k},{k}\n" for k in range(9)) + "9,twelve\n")
+    assert say(few) == (
+        "Column 'b' has 'twelve' in line 11, which is not a number, as 9 other values of the column are. "
+        "Correct it, or name the columns to use with --columns."
     )
     few.write_text("")
     assert say(few) == f"The file {few} is empty; its first line must name columns."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import re
@@ -40,6 +41,19 @@ def in_options(sentence: str) -> str:
     for words, others in _WORDS.items():
         said = said.replace(words, others)
     return said
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def whole(text: str) -> int:
+    """The whole number that an option is given."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
 class UsageError(LrvbError):

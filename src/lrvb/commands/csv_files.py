@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InvalidData
+from .common import count
 
+MANY_NUMBERS = 5  # in a column, from which on other values among them are taken for slips
 RUN = ("=", "+", "-", "@", "\t", "\r")  # how text begins that a spreadsheet runs
 
 
@@ -35,14 +37,19 @@ def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
         raise InvalidData(f"The file {path} cannot be read as CSV: {first}.") from error
     except OSError as error:
         raise InvalidData(f"The file {path} cannot be read: {error.strerror}.") from error
-    if table.shape[1] == 1 and separator == ",":
-        for other in (";", "\t"):
-            if other in str(table.columns[0]):
-                raise InvalidData(
-                    f"The file {path} has one column, '{table.columns[0]}'; if its columns are "
-                    f"separated by {other!r}, add --separator {other!r}."
-                )
+    if table.shape[1] == 1:
+        _refuse_other_separator(path, str(table.columns[0]), separator)
     return table
+
+
+def _refuse_other_separator(path: Path, header: str, separator: str) -> None:
+    """A first line with one name in which another separator stands."""
+    for other in (";", "\t"):
+        if separator == "," and other in header:
+            raise InvalidData(
+                f"The file {path} has one column, '{header}'; if its columns are separated by {other!r}, "
+                f"add --separator {other!r}."
+            )
 
 
 def _separator(text: str) -> str:
@@ -59,17 +66,19 @@ def _require_equal_lines(path: Path, separator: str) -> None:
     """Every line has as many fields as the first: Pandas would shift or fill the others in silence."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator)
-        names = 0
+        first: list[str] = []
         for fields in reader:
-            if not fields or (names != 1 and not any(fields) and len(fields) == 1):
+            if not fields or (len(first) != 1 and not any(fields) and len(fields) == 1):
                 continue  # an empty line
-            if not names:
+            if not first:
                 _require_distinct(path, fields)
-            names = names or len(fields)
-            if len(fields) != names:
+                first = fields
+            if len(fields) != len(first):
+                if len(first) == 1:
+                    _refuse_other_separator(path, first[0], separator)
                 raise InvalidData(
-                    f"The file {path} has {names} columns by its first line, but "
-                    f"{len(fields)} fields in line {reader.line_num}; correct that line, or put a "
+                    f"The file {path} has {count(len(first), 'column')} by its first line, but "
+                    f"{count(len(fields), 'field')} in line {reader.line_num}; correct that line, or put a "
                     "field that holds the separator in quotes.",
                     row=reader.line_num,
                 )
@@ -143,6 +152,8 @@ def chosen_columns(
         if len(set(names)) < len(names):
             raise InvalidData(f"--columns names a column twice: {', '.join(names)}.")
         chosen = names
+    if names is None:
+        _refuse_slips(table, numeric)
     _require_complete(table, chosen)
     left_out = {str(c): "" for c in table.columns if c not in chosen}
     for name in left_out if names is None else ():
@@ -170,6 +181,21 @@ def _first_text(column: pd.Series) -> tuple[int, object]:
     text = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()
     row = int(text.argmax()) if text.any() else 0
     return row, column.iloc[row]
+
+
+def _refuse_slips(table: pd.DataFrame, numeric: list[str]) -> None:
+    """Columns that are left out, though most of their values are numbers."""
+    for name in table.columns.difference(numeric, sort=False):
+        there = table[name].dropna().astype(str)
+        numbers = pd.to_numeric(there, errors="coerce").notna()
+        if numbers.sum() >= MANY_NUMBERS and numbers.mean() >= 0.5 and not numbers.all():
+            row = int(there.index[int((~numbers).to_numpy().argmax())])
+            raise InvalidData(
+                f"Column '{name}' has {table[name].iloc[row]!r} in line {row + 2}, which is not a number, as "
+                f"{int(numbers.sum())} other values of the column are. Correct it, or name the columns "
+                "to use with --columns.",
+                column=str(name),
+            )
 
 
 def _require_complete(table: pd.DataFrame, chosen: list[str]) -> None:

@@ -14,7 +14,7 @@ from ..data.files import whole_set
 from ..errors import InvalidModel, LrvbError
 from ..likelihoods import DEFAULT, FAMILIES
 from .check_page import add_check, checked
-from .common import in_options, output_folder, require_plots
+from .common import count, in_options, output_folder, require_plots
 from .csv_files import read_csv, write_csv
 
 DESCRIPTION = """\
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     data = read_csv(options.data, options.separator)
     require_plots()
     with output_folder(options.out or Path(f"{options.data.stem}-mixed")) as out:
-        _say(f"Fitting {options.formula} to {len(data)} rows of {options.data}")
+        _say(f"Fitting {options.formula} to {count(len(data), 'row')} of {options.data}")
         remarks = _fit(model, data)
         with whole_set(out) as folder:
             page = _write(folder, model, remarks, options)

@@ -14,7 +14,7 @@ import pandas as pd
 from ..data.files import whole_set
 from ..errors import InvalidData, LrvbError
 from .check_page import add_check, checked
-from .common import UsageError, in_options, output_folder, require_plots
+from .common import UsageError, count, in_options, output_folder, require_plots, whole
 from .csv_files import chosen_columns, read_csv, write_csv
 
 DESCRIPTION = """\
@@ -34,7 +34,7 @@ def add(subparsers: Any) -> None:
         "data", type=Path, metavar="data.csv", help="a first line names the columns"
     )
     parser.add_argument(
-        "--components", type=int, required=True, metavar="K", help="how many normals"
+        "--components", type=whole, required=True, metavar="K", help="how many normals"
     )
     parser.add_argument(
         "--columns", metavar="A,B,...", help="columns to use (default: all that are numeric)"
@@ -46,10 +46,10 @@ def add(subparsers: Any) -> None:
         "--out", type=Path, metavar="FOLDER", help="for the results (default: <data>-mixture)"
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of the starts (default: 1)"
+        "--seed", type=whole, default=1, metavar="N", help="of the starts (default: 1)"
     )
     parser.add_argument(
-        "--starts", type=int, default=4, metavar="N", help="tried, the best kept (default: 4)"
+        "--starts", type=whole, default=4, metavar="N", help="tried, the best kept (default: 4)"
     )
     add_check(parser, "priors, rows, robust sds")
     parser.set_defaults(run=run)
@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
     X, left_out = chosen_columns(read_csv(options.data, options.separator), names)
     if len(X) < max(options.components, 2):
         raise InvalidData(
-            f"{options.data} has {_count(len(X), 'row')}, too few for "
-            f"{_count(options.components, 'component')}; use fewer components or more rows."
+            f"{options.data} has {count(len(X), 'row')}, too few for "
+            f"{count(options.components, 'component')}; use fewer components or more rows."
         )
     require_plots()
     if left_out and names is None:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         _say(f"Left out, not numeric: {listed}.")
     size = f"{X.shape[0]} × {X.shape[1]} numbers"
     with output_folder(options.out or Path(f"{options.data.stem}-mixture")) as out:
-        _say(f"Fitting {_count(options.components, 'component')} to {size}")
+        _say(f"Fitting {count(options.components, 'component')} to {size}")
         mixture, remarks = _fit(X, options)
         for remark in remarks:
             _say(f"Warning: {remark}")
@@ -145,10 +145,10 @@ def _write(
     )
     return html.write_page(
         out / "index.html",
-        f"{options.data.name}: a mixture of {_count(options.components, 'normal')}",
+        f"{options.data.name}: a mixture of {count(options.components, 'normal')}",
         f"{len(X)} rows, columns {', '.join(map(str, X.columns))}.{left} "
         f"ELBO {mixture.elbo_:.6g} after {mixture.n_iter_} iterations, best of "
-        f"{_count(options.starts, 'start')}. The component of every row is in rows.csv.",
+        f"{count(options.starts, 'start')}. The component of every row is in rows.csv.",
         body,
         f"lrvb {__version__}, seed {options.seed}.",
     )
@@ -197,10 +197,6 @@ def _figures(out: Path, mixture: Any, X: pd.DataFrame) -> list[tuple[Path, str]]
         )
         figures.append((plane(mixture, X, (i, j), out / f"components-{i}-{j}.png"), caption))
     return figures
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _say(message: str) -> None:

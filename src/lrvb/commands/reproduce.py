@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .common import Interrupted, UsageError, require_plots, writable_folder
+from .common import Interrupted, UsageError, require_plots, whole, writable_folder
 
 DESCRIPTION = """\
 Run the experiments of the paper and write tables (CSV), figures (PNG) and one HTML page that sets
@@ -44,9 +44,9 @@ def add(subparsers: Any) -> None:
         help="folder for the results (default: reproduction, or reproduction-quick with --quick)",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of every draw (default: 1)"
+        "--seed", type=whole, default=1, metavar="N", help="of every draw (default: 1)"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--jobs", type=whole, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--fresh", action="store_true", help="compute again what is saved")
     parser.set_defaults(run=run)
 

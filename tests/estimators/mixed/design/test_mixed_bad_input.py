@@ -76,7 +76,9 @@ def test_places_count_the_dropped_rows() -> None:
 
 def test_transform_without_a_value() -> None:
     message = refused("y ~ log(k)", put("k", 0, 0, k=3 + table().g))
-    assert message.startswith("The formula's 'log(k)', row 0: the value -inf is not finite.")
+    assert message.startswith(
+        "The formula's 'log(k)', row 0: the value -inf is not finite, where k is 0."
+    )
     assert "'log(k)', row 0: the value -inf" in refused("log(k) ~ x", put("k", 0, 0, k=3))
     assert "'log(k)', row 0: the value -inf" in refused("y ~ offset(log(k))", put("k", 0, 0, k=3))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -214,7 +214,22 @@ def _clean(name: str, column: pd.Series) -> pd.Series | np.ndarray:
     if kind in NUMBERS:
         small = kind == "integer" and max(map(abs, values)) < 2**63
         return values.astype(bool if kind == "boolean" else np.int64 if small else np.float64)
+    if kind == "mixed":
+        _refuse_parts(name, values, column.index)
     return pd.Series(values, dtype=object)
+
+
+def _refuse_parts(name: str, values: np.ndarray, rows: pd.Index) -> None:
+    """Cells that hold more than one thing: lists, sets and mappings."""
+    for row, value in zip(rows, values, strict=True):
+        if not isinstance(value, Hashable):
+            raise InvalidData(
+                f"Column '{name}', row {row}: the value {shortened(value)} is a {type(value).__name__}, "
+                "but a cell holds one number or one label. Make columns of its parts.",
+                column=name,
+                row=int(row),
+                value=value,
+            )
 
 
 def _refuse_infinite(table: Table) -> None:

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ....data.tables import LARGEST, SMALLEST
+from ....data.tables import LARGEST, SMALLEST, shortened
 from ....errors import InvalidData, InvalidModel, LrvbError
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
-from .columns import Table, close_to, is_date, is_text
+from .columns import Table, close_to, is_text
+from .slips import refuse_dates, refuse_slips
 from .transforms import remembering
 
 KEYWORDS = {"True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "lambda"}
 LARGEST_MATRIX = 4e9  # bytes of a dense matrix of fixed effects
-MANY_NUMBERS = 5  # labels that are numbers, from which on others among them are taken for slips
 
 
 class ColumnBlock(NamedTuple):
@@ -227,7 +227,19 @@ def check_finite(name: str, column: np.ndarray, table: Table) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         problem = "is too large to be squared" if np.isfinite(column[row]) else "is not finite"
+        problem += _made_of(name, row, table)
         raise table.error(name, row, column[row], problem, "Correct the value or drop the row")
+
+
+def _made_of(text: str, row: int, table: Table) -> str:
+    """The values that an expression of the formula has its own from, as the end of a sentence."""
+    named = [
+        column
+        for column in map(str, table.frame.columns)
+        if column != text and re.search(rf"(?<![\w.]){re.escape(column)}(?![\w.])", text)
+    ]
+    values = [f"{column} is {shortened(table.frame[column].tolist()[row])}" for column in named]
+    return f", where {' and '.join(values)}" if values else ""
 
 
 def check_size(name: str, column: np.ndarray, table: Table) -> None:
@@ -306,16 +318,12 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
     """Dates have no place among the effects, nor has a category with a value for every row."""
     for name in named:
         column = table.frame[name]
-        if is_date(column):
-            raise InvalidData(
-                f"Column '{name}' holds dates; make a number of them, such as days since the first.",
-                column=name,
-            )
+        refuse_dates(name, table)
         as_categories = re.search(rf"\b(C|factor)\(\s*`?{re.escape(name)}`?\s*[,)]", text)
         if not (is_text(column) or as_categories):
             continue
         if not as_categories:
-            _refuse_numbers_but_a_few(name, table)
+            refuse_slips(name, table, f", or write C({name}) if categories are meant")
         levels = column.nunique()
         if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:
             raise InvalidData(
@@ -326,23 +334,6 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
                 row=int(table.positions[0]),
                 value=column.iloc[0],
             )
-
-
-def _refuse_numbers_but_a_few(name: str, table: Table) -> None:
-    """A column of numbers in which a slip of the pen has made text of all."""
-    column = table.frame[name]
-    labels = pd.Series(column.unique()).astype(str)
-    numbers = pd.to_numeric(labels, errors="coerce").notna()
-    if numbers.all() or numbers.sum() < MANY_NUMBERS or numbers.mean() < 0.5:
-        return
-    row = int(column.astype(str).isin(labels[~numbers]).to_numpy().argmax())
-    raise table.error(
-        name,
-        row,
-        column.iloc[row],
-        f"is not a number, as {int(numbers.sum())} other values of the column are",
-        f"Correct it, or write C({name}) if categories are meant",
-    )
 
 
 def _needs_numbers(text: str, name: str, table: Table) -> InvalidData:

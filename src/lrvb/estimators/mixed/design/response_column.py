@@ -11,6 +11,7 @@ from ....likelihoods.base import require_counts
 from ..text.formula import Formula
 from .columns import Table, is_text
 from .model_matrix import build_number, check_size, named_columns
+from .slips import refuse_dates, refuse_slips
 
 
 def read_response(
@@ -89,6 +90,8 @@ def _refuse_labels(name: str, table: Table, family: Likelihood) -> None:
     columns = named_columns(name, list(table.frame.columns), own=table.functions)
     if name not in columns or not is_text(table.frame[name]):
         return
+    refuse_dates(name, table)
+    refuse_slips(name, table)
     column = table.frame[name]
     remedy = family.label_remedy(name, sorted(map(str, column.unique())))
     raise table.error(name, 0, column.iloc[0], "is text, but the response must be a number", remedy)

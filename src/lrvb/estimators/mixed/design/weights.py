@@ -8,6 +8,7 @@ import numpy as np
 
 from ....errors import InvalidData, InvalidModel
 from .columns import Table, close_to, is_text
+from .slips import refuse_dates, refuse_slips
 
 MOST = 2**20  # rows that weights are written out as, at most
 
@@ -31,6 +32,8 @@ def split_weights(name: str | None, table: Table) -> tuple[np.ndarray | None, Ta
     if name is None:
         return None, table
     if is_text(table.frame[name]):
+        refuse_dates(name, table)
+        refuse_slips(name, table)
         value = table.frame[name].iloc[0]
         raise table.error(
             name, 0, value, "is text, but weights must be numbers", "Convert the column to numbers"
