@@ -178,6 +178,9 @@ def test_mixture(people, tmp_path, capsys):
     loaded = lrvb.load(out / "posterior.npz")
     pd.testing.assert_series_equal(loaded.sd(), again.posterior_.sd(), rtol=1e-12)
     page = (out / "index.html").read_text()
+    ((word, n),) = again.posterior_.verdicts["verdict"].value_counts().items()
+    assert f"Verdicts of {n} quantities: {n} {word}." in said.err
+    assert page.index("Verdicts of ") < page.index("data:image/png")  # above the figures
     assert "people.csv: a mixture of 2 normals" in page
     assert "Left out: weight, name." in page
     assert page.count("data:image/png;base64,") == 1

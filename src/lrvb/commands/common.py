@@ -43,9 +43,9 @@ def in_options(sentence: str) -> str:
     return said
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """A number of things: 1 row, 2 rows."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def whole(text: str) -> int:

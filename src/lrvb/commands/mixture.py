@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..data.files import whole_set
 from ..errors import InvalidData, LrvbError
+from ..posterior.verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .check_page import add_check, checked
 from .common import UsageError, count, in_options, output_folder, require_plots, whole
 from .csv_files import chosen_columns, read_csv, write_csv
@@ -22,6 +23,8 @@ Fit a mixture of normals with full covariances to the numeric columns of a CSV f
 variational Bayes with linear-response standard deviations. Writes tables (CSV), figures (PNG), the
 posterior (for lrvb.load) and one HTML page.
 """
+SOUND = (REPAIRED, TRUST)
+WORST_FIRST = (NO, DOUBTFUL, NOT_CHECKED, *SOUND)
 MOST_COLUMNS = 3  # of which every pair is drawn
 
 
@@ -118,7 +121,10 @@ def _write(
     mixture.posterior_.save(out / "posterior.npz", local=False)
     figures = _figures(out, mixture, X)
     left = f" Left out: {', '.join(left_out)}." if left_out else ""
+    headline, sound = _headline(mixture.posterior_)
+    _say(headline)
     body = [
+        html.paragraph(headline, "" if sound else "bad"),
         *(html.paragraph(f"Warning: {remark}", "bad") for remark in remarks),
         *(html.figure(path, caption) for path, caption in figures),
         html.section("Weights", [html.table(tables["weights"])]),
@@ -152,6 +158,18 @@ def _write(
         body,
         f"lrvb {__version__}, seed {options.seed}.",
     )
+
+
+def _headline(posterior: Any) -> tuple[str, bool]:
+    """How many quantities have which verdict, why the worst has its own, and whether all are sound."""
+    table = posterior.verdicts
+    found = table["verdict"].value_counts()
+    listed = ", ".join(f"{found[word]} {word}" for word in WORST_FIRST if word in found)
+    worst = next(word for word in WORST_FIRST if word in found)
+    if worst in SOUND:
+        return f"Verdicts of {count(len(table), 'quantity', 'quantities')}: {listed}.", True
+    why = table.loc[table["verdict"] == worst, "why"].iloc[0]
+    return f"Verdicts of {count(len(table), 'quantity', 'quantities')}: {listed}. {why}", False
 
 
 def _trust(posterior: Any) -> str:

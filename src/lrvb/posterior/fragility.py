@@ -38,11 +38,6 @@ class Fragility:
     interval_without: dict[str, tuple[float, float]] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def confirmed(self) -> dict[str, bool]:
-        """Of every set that was found: whether its refit has the change."""
-        return dict.fromkeys(self.mean_without, True)
-
     def __repr__(self) -> str:
         lines = [
             f"{self.name}: mean {self.mean:.4g}, interval {self.lower:.4g} to {self.upper:.4g}, "
