@@ -94,6 +94,7 @@ def test_samples_have_the_mixtures_mean_and_covariance():
 
 
 def test_before_fit_every_question_is_refused():
+    """By an error that scikit-learn's tools know, and that derives from ours as all do."""
     X, _ = overlapping()
     fresh = lrvb.GaussianMixture(2)
     for ask in (
@@ -105,8 +106,9 @@ def test_before_fit_every_question_is_refused():
         lambda: fresh.separation(0, 1),
         lambda: fresh.membership([0, 0]),
     ):
-        with pytest.raises(NotFittedError):
+        with pytest.raises(NotFittedError) as caught:
             ask()
+        assert isinstance(caught.value, lrvb.NotFitted)
 
 
 def test_pipeline_grid_search_and_clone():

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from ...data.tables import Row
 from ...engine.functions import in_means
@@ -20,6 +19,7 @@ from ...numerics.program import Program
 from ...posterior.posterior import Posterior
 from ...posterior.table import BEYOND, table
 from ...statement.meanfield import MeanField
+from .fitted import check_fitted
 from .scaling import Scaling
 
 NO_SPREAD = (
@@ -99,7 +99,7 @@ class ComponentFunctions:
 
     @property
     def _shape(self) -> tuple[int, int]:
-        check_is_fitted(self)
+        check_fitted(self)
         K, P = self.means_.shape
         return K, P
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, softmax
-from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InvalidData
 from ...models.gaussian_mixture import log_densities
 from ...posterior.posterior import Posterior
+from .fitted import check_fitted
 from .matrix import checked_matrix, generator, whole_number
 from .scaling import Scaling
 
@@ -49,7 +49,7 @@ class MixturePredictions:
 
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Rows and their components, drawn from the mixture with the posterior-mean parameters."""
-        check_is_fitted(self)
+        check_fitted(self)
         n = whole_number("n_samples", n_samples)
         rng = generator(self.random_state)
         counts = rng.multinomial(n, self.weights_)
@@ -60,7 +60,7 @@ class MixturePredictions:
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
 
     def _checked(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
+        check_fitted(self)
         return checked_matrix(self, X, reset=False)
 
     def _log_responsibilities(self, X: Any) -> np.ndarray:

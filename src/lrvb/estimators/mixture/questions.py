@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sklearn.utils.validation import check_is_fitted
+from .fitted import check_fitted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,10 +20,10 @@ class MixtureQuestions:
 
     def check(self, by: Any = None) -> CheckUp:
         """One page on how far the answer can be believed, the worst first; see `Posterior.check`."""
-        check_is_fitted(self)
+        check_fitted(self)
         return self.posterior_.check(by)
 
     def loo(self, draws: int = 1024, seed: int = 0) -> pd.DataFrame:
         """Leave-one-out log predictive density of every row, quick with `draws=0`; see `Posterior.loo`."""
-        check_is_fitted(self)
+        check_fitted(self)
         return self.posterior_.loo(draws, seed)
