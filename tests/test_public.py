@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,8 +20,46 @@ ERRORS = ["LrvbError", "InvalidData", "InvalidModel", "NotConverged", "NotAMaxim
 ANSWERS = [
     *("names", "mean", "sd", "cov", "corr", "of", "local", "summary", "draws", "to_arviz"),
     *("elbo", "converged", "n_iter", "fit", "response", "save"),
-    *("certify", "refined"),
+    *("certify", "refined", "certificate", "verdicts"),
+    *("prior_sensitivity", "influence", "fragility", "loo", "check"),
 ]
+QUESTIONS = {  # each with the arguments that have defaults, and these
+    "Posterior.mean": {"names": None, "method": "lrvb"},
+    "Posterior.sd": {"names": None, "method": "lrvb", "by": None},
+    "Posterior.cov": {"names": None, "method": "lrvb"},
+    "Posterior.corr": {"names": None, "method": "lrvb"},
+    "Posterior.of": {"g": None},
+    "Posterior.local": {"rows": None},
+    "Posterior.summary": {"prob": 0.94},
+    "Posterior.to_arviz": {"n": 1000, "seed": 0},
+    "Posterior.refined": {"names": None},
+    "Posterior.certify": {"draws": 1024, "seed": 0, "budget": None, "progress": False},
+    "Posterior.prior_sensitivity": {"names": None, "verify": 0},
+    "Posterior.influence": {"names": None, "by": None},
+    "Certificate.summary": {"prob": 0.94},
+    "MixedCertificate.summary": {"prob": 0.94},
+    "BlackBox.infer": {"check": True, "functions": None, "seed": 0, "progress": False},
+    "MixedModel.predict": {
+        **{"new_data": None, "interval": None, "kind": "mean"},
+        **{"groups": "all", "scale": "response"},
+    },
+    "models.NormalPoisson": {
+        **{"beta_var": 10.0, "tau_shape": 1.0, "tau_rate": 1.0, "local": "tilted"},
+    },
+    "models.RandomSlope": {
+        **{"beta_var": 10.0, "tau_shape": 2.0, "tau_rate": 2.0, "nu_shape": 2.0, "nu_rate": 2.0},
+    },
+    "GaussianMixture": {
+        **{"n_components": 1, "mean_precision_prior": 0.01, "wishart_dof_prior": None},
+        **{"wishart_scale_prior": None, "weight_concentration_prior": 5.0, "init": "kmeans"},
+        **{"n_init": 1, "tol": 1e-8, "random_state": None, "verbose": 0, "chunk_size": None},
+        **{"certify": "auto"},
+    },
+    "MixedModel": {
+        **{"priors": None, "factorization": "blocked", "functions": None, "weights": None},
+        **{"structures": None},
+    },
+}
 
 
 @pytest.mark.parametrize("name", [*STAGES, *TYPES, *FAMILIES, *ERRORS, "models", "__version__"])
@@ -33,6 +73,58 @@ def test_exported(name: str) -> None:
 def test_a_posterior_answers(name: str) -> None:
     if name != "response":  # stored, not computed
         assert inspect.getdoc(getattr(lrvb.Posterior, name))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_arguments_and_their_defaults(question: str) -> None:
+    home: Any = lrvb
+    for name in question.split("."):
+        home = getattr(home, name)
+    parameters = inspect.signature(home).parameters
+    found = {name: parameters[name].default for name in QUESTIONS[question]}
+    assert found == QUESTIONS[question]
+
+
+def functions_of(value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """A function itself; the public methods and properties that a class has from us."""
+    if not inspect.isclass(value):
+        yield "", value
+        return
+    for name in dir(value):
+        owner = next((c for c in value.__mro__ if name in vars(c)), object)
+        if name.startswith("_") or not owner.__module__.startswith("lrvb"):
+            continue
+        found = vars(owner)[name]
+        for inner in ("fget", "__func__", "func"):
+            found = getattr(found, inner, found)
+        if inspect.isfunction(found):
+            yield name, found
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Every name of `lrvb.__all__`, and those of its modules."""
+    for name in lrvb.__all__:
+        value = getattr(lrvb, name)
+        yield name, value
+        if inspect.ismodule(value):
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__)
+
+
+def test_everything_public_is_typed_and_documented() -> None:
+    lacking = []
+    for name, value in public():
+        if not isinstance(value, str) and not inspect.getdoc(value):
+            lacking.append(name)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        for inner, function in functions_of(value):
+            signature = inspect.signature(function)
+            kinds = [p.annotation for key, p in signature.parameters.items() if key != "self"]
+            typed = inspect.Signature.empty not in [signature.return_annotation, *kinds]
+            told = inspect.getdoc(getattr(value, inner) if inner else function)
+            if not typed or not told:
+                lacking.append(f"{name}.{inner}")
+    assert not lacking
 
 
 @pytest.mark.parametrize("name", STAGES)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .engine.response import Response, respond
     from .estimators.loading import load
     from .estimators.mixed.estimator import MixedModel
+    from .estimators.mixed.integral.certificate import MixedCertificate
     from .estimators.mixture.estimator import GaussianMixture
     from .families import (
         Beta,
@@ -64,7 +65,9 @@ if TYPE_CHECKING:
         Wishart,
     )
     from .posterior.certificate import Certificate
+    from .posterior.check_up import CheckUp
     from .posterior.comparison import compare
+    from .posterior.fragility import Fragility
     from .posterior.inference import infer, summarize
     from .posterior.posterior import Posterior
     from .posterior.wide import WidePosterior
@@ -78,17 +81,20 @@ _HOMES = {
     "Categorical": ".families",
     "Certificate": ".posterior.certificate",
     "Check": ".engine.checking",
+    "CheckUp": ".posterior.check_up",
     "Chunks": ".collapsed.partitions",
     "Curvature": ".engine.curvature",
     "Dirichlet": ".families",
     "Family": ".families",
     "Fit": ".engine.fitting",
+    "Fragility": ".posterior.fragility",
     "Gamma": ".families",
     "GaussianChain": ".families",
     "GaussianMixture": ".estimators.mixture.estimator",
     "GramSum": ".collapsed.gram",
     "LocalSum": ".collapsed.seam",
     "MarkovChain": ".families",
+    "MixedCertificate": ".estimators.mixed.integral.certificate",
     "MixedModel": ".estimators.mixed.estimator",
     "Model": ".statement.model",
     "MultivariateNormal": ".families",
@@ -137,6 +143,7 @@ __all__ = [
     "Categorical",
     "Certificate",
     "Check",
+    "CheckUp",
     "Chunks",
     "CoincidentComponents",
     "CollinearColumns",
@@ -146,6 +153,7 @@ __all__ = [
     "Family",
     "Fit",
     "ForkedProcess",
+    "Fragility",
     "Gamma",
     "GaussianChain",
     "GaussianMixture",
@@ -156,6 +164,7 @@ __all__ = [
     "LocalSum",
     "LrvbError",
     "MarkovChain",
+    "MixedCertificate",
     "MixedModel",
     "Model",
     "MultivariateNormal",

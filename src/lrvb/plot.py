@@ -206,3 +206,20 @@ def _missing(error: ImportError) -> ImportError:
         "lrvb.plot needs Matplotlib, which is not installed: pip install 'lrvb[plot]'.",
         name="matplotlib",
     )
+
+
+__all__ = [
+    "certificate",
+    "coefficients",
+    "comparisons",
+    "effect",
+    "fitted",
+    "influence",
+    "mixture",
+    "predictive_check",
+    "prior_sensitivity",
+    "ranef",
+    "residuals",
+    "robust",
+    "smooth",
+]

@@ -68,7 +68,7 @@ def draw_means(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) 
             text = f"median bias {bias.median():.3f} sd, worst {bias.max():.2f}"
             _note(axis, line, text, series.color)
         axis.set_title(panel.title, fontsize=11)
-    return _finish(figure, axes, 3, "mean", _present(MEANS, tables["globals"]), path)
+    return _finish(figure, axes, 3, "mean", _shown(MEANS, tables, truth), path)
 
 
 def draw_sds(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) -> Path:
@@ -78,7 +78,7 @@ def draw_sds(tables: Tables, path: Path, truth: str, panels: Sequence[Panel]) ->
         rows = _rows(tables["globals"], panel, truth)
         _scatter(axis, rows, "true_sd", _present(SDS, rows), logarithmic=True)
         axis.set_title(panel.title, fontsize=11)
-    return _finish(figure, axes, 3, "sd", _present(SDS, tables["globals"]), path)
+    return _finish(figure, axes, 3, "sd", _shown(SDS, tables, truth), path)
 
 
 def draw_locals(
@@ -164,6 +164,12 @@ def _rows(table: pd.DataFrame, panel: Panel, truth: str) -> pd.DataFrame:
 def _present(series: Sequence[Series], rows: pd.DataFrame) -> list[Series]:
     """The methods that have values here."""
     return [one for one in series if one.column in rows and rows[one.column].notna().any()]
+
+
+def _shown(series: Sequence[Series], tables: Tables, truth: str) -> list[Series]:
+    """The methods that have values beside this truth."""
+    table = tables["globals"]
+    return _present(series, table[table["truth"] == truth])
 
 
 def _positive(quantity: str) -> bool:
