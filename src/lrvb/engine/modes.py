@@ -17,6 +17,7 @@ from ..families import Dirichlet
 from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
+from ..statement.parameters import invalid_parts
 from ..statement.programs import global_density_program
 from .ascent import LEVEL, Search
 from .newton import Curved, curved
@@ -71,16 +72,28 @@ def share_of(modes: Iterable[Mode]) -> float:
 
 
 @in_double
-def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf) -> Modes:
-    """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long."""
+def other_modes(
+    response: Response,
+    points: np.ndarray,
+    seconds: float = np.inf,
+    members: np.ndarray | None = None,
+) -> Modes:
+    """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long.
+
+    Where a block has none, since a term is not linear in its statistics, from the member with moments
+    `members` (k, a) for the first k points; other such points are left out.
+    """
     problem, rows = response.fit.problem, response.fit.bound()
     order = 2 if problem.alpha.size <= SMALL else 1
     ((_, padded),) = point_chunks(points[:64], 0)
     _, slopes = global_density_program(problem.structure, True)(problem.traced, padded)
 
     def starts() -> Iterator[np.ndarray]:
-        for m, slope in zip(points, np.asarray(slopes), strict=False):
+        for i, (m, slope) in enumerate(zip(points, np.asarray(slopes), strict=False)):
             eta = slope if rows is None else slope + rows.evaluate(m, order).gradient
+            if members is not None and i < len(members) and invalid_parts(problem.alpha, eta):
+                known = np.isfinite(members[i]).all()
+                eta = problem.alpha.member(members[i]) if known else members[i]
             if np.isfinite(eta).all():
                 yield eta
 
