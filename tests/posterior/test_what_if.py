@@ -201,6 +201,23 @@ def test_rows_of_a_plate_of_groups_are_known_by_name():
         answer.influence(by=x)
 
 
+def test_a_column_in_another_order_is_refused(posterior):
+    """By place it would be a wrong answer in silence; what has other labels is taken by place."""
+    data = line()
+    group = pd.Series(np.repeat(["u", "v"], 20), index=data.index)
+    table = posterior.influence("b", by=group)
+    with pytest.raises(
+        lrvb.InvalidData, match="by has the row labels of the data in another order"
+    ):
+        posterior.influence("b", by=group[::-1])
+    pd.testing.assert_frame_equal(posterior.influence("b", by=group.reset_index(drop=True)), table)
+
+
+def test_one_draw_says_nothing_of_rows():
+    table = lrvb.infer(Line(), line(), certify=False).loo(draws=1)
+    assert table.attrs["n_bad"] == len(table)
+
+
 def test_levels_are_left_out_together(posterior):
     data = line()
     group = np.repeat(["u", "v", "w", "x"], 10)

@@ -195,6 +195,8 @@ def grouped(
                 column=by,
             )
         column = observed[by]
+    if isinstance(by, pd.Series):
+        _require_order(sensitivity.labels, by.index, name)
     column = _of_plate(sensitivity.labels, np.asarray(column), observed or {}, name)
     if column.shape != (n,):
         raise InvalidData(
@@ -205,6 +207,19 @@ def grouped(
     if (codes < 0).any():
         raise InvalidData(f"{name} has missing values; give every row a level.")
     return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
+
+
+def _require_order(labels: Any, index: Any, name: str) -> None:
+    """Refuse a column with the row labels of the data in another order: it would be taken by place."""
+    import pandas as pd
+
+    if len(index) != len(labels) or index.equals(pd.Index(labels)) or not index.is_unique:
+        return
+    if index.isin(labels).all():
+        raise InvalidData(
+            f"{name} has the row labels of the data in another order; put it in theirs, "
+            f"{name}={name}.loc[data.index], or give values alone, {name}={name}.to_numpy()."
+        )
 
 
 def _of_plate(labels: Any, column: np.ndarray, observed: Any, name: str) -> np.ndarray:
