@@ -52,7 +52,7 @@ def test_moments_of_a_skewed_posterior(skewed):
         row = summary.loc[name]
         assert abs(row["mean"] - mean) < 4 * row["mcse"] + 1e-3
         assert row["sd"] == pytest.approx(sd, rel=0.06)
-    quantiles = skewed.summary(0.9).loc["tau", ["lower", "upper"]]
+    quantiles = skewed.summary(0.9)[["lower", "upper"]].loc["tau"]
     np.testing.assert_allclose(quantiles, [0.683, 3.877], rtol=0.08)  # of the gamma distribution
 
 

@@ -52,9 +52,9 @@ def test_prior_and_data_that_disagree_are_said(posterior):
     """Opposite directions; the likelihood's power alone is no matter of the prior."""
     table = posterior.prior_sensitivity()
     assert "Prior and data disagree about x[0]" in table.note
-    assert "The prior matters: log2 power of the prior" in table.note
+    assert "The prior matters: the prior to the power " in table.note
     found = {finding.what: finding for finding in posterior.check().findings}
-    assert "log2 power of the prior" in found["priors"].sentence
+    assert "the prior to the power " in found["priors"].sentence
 
 
 def test_bad_powers_and_models_without_a_prior(posterior):

@@ -156,7 +156,7 @@ def test_bad_parts_are_named():
 
 def test_rows_are_left_out_where_they_are():
     """Influence, robust sds and loo of rows in parts are those of rows in memory, steps too."""
-    from posterior.test_what_if import Line, line
+    from posterior.what_if_cases import Line, line
 
     data = line(600)
     data.iloc[[3, 251, 260, 599], 1] += [6.0, -5.0, 7.0, 6.0]

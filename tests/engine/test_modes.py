@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.collapsed.seam import SMALL
@@ -89,3 +91,36 @@ def test_a_way_without_an_end_is_left():
     endless = Way(35.0, PACE * 35.0 + 1)
     assert not _climbed(endless, 0.0)
     assert endless.n_iter == CLIMB
+
+
+class Shares(lrvb.Model):
+    """Two normals of unit variance with prior means −c and c, and the share p of the first."""
+
+    global_blocks = {"mu": lrvb.Normal(batch=(2,)), "p": lrvb.Beta()}
+    local_blocks = {"s": lrvb.Categorical(2)}
+
+    def __init__(self, c: float):
+        self.c = float(c)
+
+    def global_term(self, m):
+        sides = jnp.array([-2.0, 2.0]) * self.c
+        return -((m.mu.xx - sides * m.mu.x) / 8).sum() + m.p.log_x + m.p.log1m_x
+
+    def local_term(self, m, z, row):
+        f = -0.5 * (row.y**2 - 2 * row.y * m.mu.x + m.mu.xx)
+        return z.x[0] * (m.p.log_x + f[0]) + z.x[1] * (m.p.log1m_x + f[1])
+
+
+@pytest.mark.parametrize("c", [0.0, 0.3])
+def test_only_a_symmetry_makes_copies(c):
+    """Labels exchanged, p with 1 − p: a copy under equal priors, otherwise a mode with its own evidence."""
+    rng = np.random.default_rng(0)
+    data = {"y": np.r_[rng.normal(-3, 1, 9), rng.normal(3, 1, 6)]}
+    response = lrvb.infer(Shares(c), data, certify=False).response
+    found = look_around(Target(response), response, 0, 12)
+    assert found.relabelled == (c == 0)
+    if c == 0:
+        assert not found.others
+    else:  # log evidence: of the priors alone, but for O(1) terms that both modes share
+        mu = np.asarray(response.fit.moments.mu.x)
+        assert_allclose(found.others[0].gain, -2 * c * (mu[1] - mu[0]) / 4, rtol=0.1)

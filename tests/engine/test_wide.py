@@ -88,3 +88,29 @@ def test_products_are_those_of_the_curvature(name):
         H, V = products.H(identity), products.V(identity)
     assert_allclose(H, curvature.H, rtol=1e-8, atol=1e-8 * np.abs(curvature.H).max())
     assert_allclose(V, curvature.V, rtol=1e-12, atol=1e-14)
+
+
+class Scaled(Crossed):
+    """The same with precisions of its effects, at whose start the ELBO is not concave."""
+
+    global_blocks = Crossed.global_blocks | {"alpha": lrvb.Gamma(), "beta": lrvb.Gamma()}
+
+    def global_term(self, m):
+        a = 2.5 * m.alpha.log_x - m.alpha.x * (1 + jnp.sum(m.a.xx) / 2)
+        b = 2 * m.beta.log_x - m.beta.x * (1 + jnp.sum(m.b.xx) / 2)
+        return a + b + m.tau.log_x - m.tau.x
+
+
+def test_where_newton_has_no_step_to_begin_with(monkeypatch):
+    """A direction in which I − HV is not positive is left to coordinate ascent; the optimum is the same."""
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(5, size=60), rng.integers(4, size=60)
+    y = 0.3 * rng.normal(size=5)[i] + rng.normal(size=4)[j] + rng.normal(size=60)
+    data, names = {"i": i, "j": j, "y": y}, ["a[0]", "b[3]", "alpha", "log(beta)", "tau"]
+    narrow = lrvb.infer(Scaled(), data, certify=False)
+    monkeypatch.setattr(wide, "WIDE_GLOBAL", 10)
+    for spread in (0.1, 1.0, 10.0):
+        init = {"alpha": {"shape": 1.0, "rate": spread}, "beta": {"shape": 1.0, "rate": spread}}
+        ours = lrvb.infer(Scaled(), data, init=init)
+        assert ours.converged
+        assert_allclose(ours.cov(names), narrow.cov(names), rtol=1e-6, atol=1e-9)

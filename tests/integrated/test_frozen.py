@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -9,16 +11,18 @@ from small import dispersion, intercepts, regression, sloped
 
 from lrvb.integrated.density import Density
 from lrvb.integrated.frozen import Frozen, shared
-from lrvb.integrated.frozen_draws import draw, draw_cubic
-from lrvb.integrated.importance import Budget
+from lrvb.integrated.frozen_draws import EXACT, _checked, draw, draw_cubic
+from lrvb.integrated.importance import Budget, integrate, resampled
 from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.many import Together, can_freeze, integrate_many
 from lrvb.integrated.mode import climb
 from lrvb.integrated.path import Path
+from lrvb.integrated.proposals import probed
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
 from lrvb.integrated.stencil import passes
+from lrvb.integrated.surrogate import NotSmooth
 from lrvb.likelihoods import likelihood_of
 
 G, SIZE = 40, 6
@@ -176,3 +180,38 @@ def test_frozen_sums_are_drawn_from_as_their_cubic_is():
     gap = np.abs(a.mean(cubic.theta) - b.mean(itself.theta))
     assert np.all(gap < 5 * error + 0.01 * spread)
     assert abs(a.log_evidence - b.log_evidence) < 0.05
+
+
+class Line:
+    """A path that is θ itself, whose frozen density is a normal's."""
+
+    p = 1
+
+    @staticmethod
+    def log_density(x):
+        return -(x[:, 0] ** 2) / 2
+
+    @staticmethod
+    def natural(x):
+        return x
+
+    @staticmethod
+    def log_volume(x):
+        return np.zeros(len(x))
+
+
+def test_one_of_the_few_draws_says_little_of_a_cubic():
+    """Many draws say what a cubic is off by, the few that all rows are asked of what frozen sums are."""
+    weighted = integrate(
+        Line.log_density,
+        probed(Line.log_density, np.zeros(1), np.eye(1)),
+        budget=Budget(final=1024),
+    )
+    astray = weighted.log_p.copy()
+    astray[resampled(weighted.weights, EXACT, 1)[3]] += 0.5  # one of a thousand
+    off = float(np.sqrt(np.mean((astray - weighted.log_p) ** 2)))
+    drawn = replace(weighted, log_p=astray)
+    found = _checked(Line, Line.log_density, drawn, off, np.arange(3), 0)
+    assert_allclose(found.off, off, rtol=1e-12)
+    with pytest.raises(NotSmooth, match="is off by 0"):
+        _checked(Line, lambda x: Line.log_density(x) + 0.1, drawn, off, np.arange(3), 0)

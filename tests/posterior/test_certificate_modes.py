@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from checked_models import BY_NAME, Squared, regression
@@ -81,3 +82,73 @@ def test_copies_under_other_labels_are_not_other_modes():
     assert certificate.others < 0.01
     assert "labelling" in certificate.summary().attrs["note"]
     assert set(certificate.summary()["verdict"]) <= {"trust", "repaired"}
+
+
+class TwoNormals(lrvb.Model):
+    """½ N(0, 1) + ½ N(gap, 1), its expectation over q by quadrature: no sd of zero, and no η there."""
+
+    global_blocks = {"theta": lrvb.Normal()}
+
+    def __init__(self, gap: float):
+        self.gap = float(gap)
+
+    def global_term(self, m):
+        nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+        sd = jnp.sqrt(jnp.maximum(m.theta.xx - m.theta.x**2, 1e-30))
+        x = m.theta.x + sd * nodes
+        return weights @ jnp.logaddexp(-(x**2) / 2, -((x - self.gap) ** 2) / 2) / weights.sum()
+
+
+class TwoNormalsFromLogP(lrvb.Model):
+    """The same in the plane, of which only log p is stated; near zero it looks quadratic."""
+
+    global_blocks = {"theta": lrvb.MultivariateNormal(2)}
+
+    def __init__(self, gap: float):
+        self.gap = float(gap)
+
+    def log_prior(self, t):
+        away = t.theta - self.gap * np.array([1.0, -1.0])
+        return jnp.logaddexp(-(t.theta @ t.theta) / 2, -(away @ away) / 2)
+
+
+@pytest.mark.parametrize("gap", [10, 100])
+@pytest.mark.parametrize("model", [TwoNormals, TwoNormalsFromLogP])
+def test_modes_are_seen_where_no_block_has_a_conditional_optimum(model, gap):
+    """Far starts begin from a member of the families there, at a hundred sds too."""
+    certificate = lrvb.infer(model(gap), None).certificate
+    assert_allclose(certificate.others, 0.5, atol=0.02)
+    assert {verdict for verdict, _ in certificate.verdicts} == {"do not trust"}
+
+
+class HalfCauchy(lrvb.Model):
+    """y ~ N(μ, s²) with a half-Cauchy prior of s, stated as log p: not linear in T of its precision."""
+
+    global_blocks = {"mu": lrvb.Normal(), "tau": lrvb.Gamma()}
+
+    def log_prior(self, t):
+        return -(t.mu**2) / 200 - jnp.log1p(1 / t.tau) - 1.5 * jnp.log(t.tau)
+
+    def log_row(self, t, z, row):
+        return (jnp.log(t.tau) - t.tau * (row.y - t.mu) ** 2) / 2
+
+
+def test_log_p_that_is_stated_is_what_draws_are_weighed_by():
+    """Its expectation has no value where all variances are zero, log p has; the grid is of μ and log τ."""
+    y = np.random.default_rng(4).normal(1.0, 2.0, size=8)
+    posterior = lrvb.infer(HalfCauchy(), {"y": y}, certify=True)
+    mu, log_tau = np.meshgrid(np.linspace(-9, 11, 801), np.linspace(-6, 4, 801))
+    square = ((y[:, None, None] - mu) ** 2).sum(0)
+    log_p = -(mu**2) / 200 - np.logaddexp(0, -log_tau) - 0.5 * log_tau
+    log_p += 4 * log_tau - np.exp(log_tau) * square / 2
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    found = posterior.certificate.summary()
+    assert set(found["verdict"]) <= {"trust", "repaired"}
+    for name, values in {"mu": mu, "tau": np.exp(log_tau), "log(tau)": log_tau}.items():
+        mean = (p * values).sum()
+        sd = np.sqrt((p * (values - mean) ** 2).sum())
+        assert abs(found.loc[name, "mean"] - mean) < 4 * found.loc[name, "mcse"]
+        assert_allclose(found.loc[name, "sd"], sd, rtol=0.03)
+    rows = posterior.loo()  # of the same density
+    assert np.isfinite(rows["elpd"]).all()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_linnerud
 
 import lrvb
 from lrvb.posterior.check_up import BAD, GOOD, LOOK
+from lrvb.posterior.prior_steps import asked, plain_step_changes
 from posterior.test_what_if import Coefficients, Line, line
 
 
@@ -59,6 +61,34 @@ def test_a_conclusion_that_hangs_on_a_weaker_or_a_stronger_prior_is_said():
     end = f"holds zero: {half['lower']:.3g} to {half['upper']:.3g} (was"
     assert end in found.sentence
     assert "scale from 1 to 0.5" in posterior.prior_sensitivity().note
+
+
+def test_no_conclusion_hangs_on_whether_a_scale_is_above_one():
+    """log τ has no zero that means anything, because τ has a unit; the coefficient of a column log(x) has."""
+
+    class Spread(Line):
+        def __init__(self, tau_rate):
+            super().__init__(slope_var=0.05)
+            self.tau_rate = tau_rate
+
+        def global_term(self, m):
+            return super().global_term(m) - (self.tau_rate - 1) * m.tau.x
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=12)
+    data = {"x": x, "y": x + 0.5 * rng.normal(size=12)}  # log τ from 0.08 on
+    answer = lrvb.infer(Spread(1.0), data, certify=False)
+    of = asked(answer.estimate, ["b", "tau", "log(tau)"])
+    assert list(of.signed) == [True, True, False]
+    steps = plain_step_changes(answer._what_if(), answer._what_if().prior_changes(of.at), of)
+    assert not any(step.over[2] for step in steps)
+    every = of._replace(signed=np.ones(3, dtype=bool))
+    steps = plain_step_changes(answer._what_if(), answer._what_if().prior_changes(of.at), every)
+    assert any(step.over[2] for step in steps)
+    rows = pd.DataFrame({"x": np.exp(x), "y": data["y"]})
+    mixed = lrvb.MixedModel("y ~ x + log(x)").fit(rows).posterior_
+    of = asked(mixed.estimate, ["log(x)", "log(precision[residual])"])
+    assert list(of.signed) == [True, False]
 
 
 def test_a_prior_that_decides_nothing_is_said_with_its_furthest_step():

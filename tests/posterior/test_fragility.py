@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
-from posterior.test_what_if import Line, line
+from posterior.what_if_cases import Line, line
 
 
 def test_a_slope_that_three_far_rows_hold_up():

@@ -66,6 +66,19 @@ def test_a_prior_that_matters_is_said():
     assert "The prior matters: " in repr(tight.prior_sensitivity())
 
 
+def test_a_line_beneath_the_table_of_priors():
+    """Always one: what is foretold, and with `verify` what a fit has; no column of it is left out."""
+    weak = repr(lrvb.infer(Line(), line(1000)).prior_sensitivity())
+    assert "No plain step of a prior moves a mean by 0.5 sds: at most slope_" in weak
+    assert "as foretold from this fit." in weak
+    tight = lrvb.infer(Line(slope_var=0.05), line(12))
+    table = tight.prior_sensitivity(verify=1)
+    assert "sds by a refit (" in repr(table)
+    assert "foretold)" in repr(table)
+    with pd.option_context("display.width", 60, "display.max_columns", 4):
+        assert all(column in repr(table) for column in table.columns)
+
+
 def test_a_model_without_numbers():
     class Plain(lrvb.Model):
         global_blocks = {"mu": lrvb.Normal()}
@@ -165,6 +178,44 @@ def test_all_of_few_rows_get_a_step(posterior):
         exact = what_if.moved_mean(what_if.left_out(np.array([row]))) - what_if.estimate.m
         change = exact[at] / unit
         assert np.abs(found.values[row] / unit - change).max() < 0.01 * np.abs(change).max()
+
+
+def test_rows_of_a_plate_of_groups_are_known_by_name():
+    """A row of `RandomSlope` is a group: of the data's columns those that groups have one value of."""
+    rng = np.random.default_rng(1)
+    g = np.array(list("pqrstu"))[rng.integers(0, 6, 60)]
+    side = np.where(g < "s", "left", "right")
+    x = rng.normal(size=60)
+    data = {"x": x, "r": rng.normal(size=60), "y": x + 0.5 * rng.normal(size=60), "group": g}
+    answer = lrvb.infer(lrvb.models.RandomSlope(), data, certify=False)
+    table = answer.influence("beta")
+    assert list(table.index) == list("pqrstu")
+    assert table.index.name == "group"
+    pd.testing.assert_frame_equal(answer.influence("beta", by="group"), table)
+    halves = answer.influence("beta", by=side)
+    kept = {name: column[side == "left"] for name, column in data.items()}
+    again = lrvb.infer(lrvb.models.RandomSlope(), kept, certify=False)
+    change = (again.mean("beta") - answer.mean("beta")).iloc[0]
+    assert_allclose(halves.loc["right"].iloc[0], change, rtol=1e-6)
+    with pytest.raises(lrvb.InvalidData, match="by has more than one value within group 'p'"):
+        answer.influence(by=x)
+
+
+def test_a_column_in_another_order_is_refused(posterior):
+    """By place it would be a wrong answer in silence; what has other labels is taken by place."""
+    data = line()
+    group = pd.Series(np.repeat(["u", "v"], 20), index=data.index)
+    table = posterior.influence("b", by=group)
+    with pytest.raises(
+        lrvb.InvalidData, match="by has the row labels of the data in another order"
+    ):
+        posterior.influence("b", by=group[::-1])
+    pd.testing.assert_frame_equal(posterior.influence("b", by=group.reset_index(drop=True)), table)
+
+
+def test_one_draw_says_nothing_of_rows():
+    table = lrvb.infer(Line(), line(), certify=False).loo(draws=1)
+    assert table.attrs["n_bad"] == len(table)
 
 
 def test_levels_are_left_out_together(posterior):
@@ -313,6 +364,39 @@ def test_a_mixture_follows_each_of_its_arguments():
             slope = (ends[0] - ends[1]) / (2e-3 * value)
             error = (ours[column][slope.index] - slope).abs().max() / slope.abs().max()
             assert error < (1e-5 if column == "d_mean" else 1e-4), (name, column, error)
+
+
+@pytest.mark.parametrize("name", ["mean_precision_prior", "weight_concentration_prior"])
+def test_a_flat_prior_of_a_mixture_is_followed_one_way(name):
+    """From zero no step leads back: dm/dε by refits at zero and above, (−3f(0) + 4f(h) − f(2h))/2h.
+
+    It errs by h²/3 of a third derivative.
+    """
+    X, h = overlapping()[0], 1e-3
+    R = lrvb.GaussianMixture(2, random_state=0, certify=False).fit(X).predict_proba(X)
+
+    def fitted(value):
+        options = {"init": R, "tol": 1e-12, "certify": False, name: value}
+        return lrvb.GaussianMixture(2, **options).fit(X).posterior_
+
+    table = fitted(0.0).prior_sensitivity()
+    ours = table[table["hyperparameter"] == name].set_index("quantity")
+    zero, one, two = (fitted(k * h).mean() for k in range(3))
+    slope = (4 * one - 3 * zero - two) / (2 * h)
+    assert_allclose(ours["d_mean"][slope.index], slope, atol=1e-5 * slope.abs().max())
+
+
+def test_a_matrix_of_a_prior_is_followed_by_its_factor():
+    """W₀ = 0.4 I as a matrix: d/dε of (1 + ε)W₀ is 0.4 times that of the number 0.4."""
+    X = overlapping()[0]
+    tables = []
+    for scale in (0.4, 0.4 * np.eye(X.shape[1])):
+        model = lrvb.GaussianMixture(1, wishart_scale_prior=scale, certify=False).fit(X)
+        table = model.posterior_.prior_sensitivity("mu").set_index(["hyperparameter", "quantity"])
+        tables.append(table.loc["wishart_scale_prior"])
+    number, matrix = tables
+    assert_allclose(matrix["d_sd"], 0.4 * number["d_sd"][matrix.index], rtol=1e-6)
+    assert (matrix["value"] == 1.0).all()
 
 
 def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):

@@ -8,6 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..numerics.hmc import root_of
+from ..posterior.polish import NEAR, SETTLED
 from .fits import Fitted, fit_from_draws
 from .kernel import Kernel, Values
 from .polish import PAUSE, ROUNDS, Polished, Polishing
@@ -15,7 +16,10 @@ from .warp import Warp, find_warp
 
 
 class Sampled(NamedTuple):
-    """Draws of x, the fit that stands beside them, and the coordinates in which it was made."""
+    """Draws of x, the fit that stands beside them, and the coordinates in which that was made.
+
+    The chains' own are those of `warp`.
+    """
 
     kernel: Kernel
     values: Values
@@ -39,13 +43,14 @@ def sample(
 ) -> Sampled:
     """Polished draws from the fit. Of a funnel, draws and fit are made anew where it is straight.
 
-    The draws in which chains agree best are taken; linear response is that of the same coordinates.
+    The draws in which chains agree best are taken; linear response is that of the same coordinates, unless
+    the first one answers as they do.
     """
     chains = Polishing(kernel, values, fitted.mean, fitted.root, rng, bar)
     found = chains.go_on(PAUSE)
     best = Sampled(kernel, values, fitted, found, chains)
     for rounds in (PAUSE, ROUNDS):  # the second time from better draws
-        if best.agreed:
+        if best.agreed or (best.warp is not None and best.found.worst <= SETTLED):
             break
         again = _straightened(best, kernel, values, rng.spawn(1)[0], bar, rounds)
         if again is None or again.found.worst >= best.found.worst:
@@ -55,8 +60,21 @@ def sample(
         best = best._replace(found=best.brought_back(best.chains.to_the_end()))
     if best.warp is None:
         return best
+    if _answers(fitted, best.found):
+        return best._replace(kernel=kernel, values=values)
     v = best.warp.inverse(best.found.x)
     return best._replace(fitted=fit_from_draws(best.kernel, best.values, v))
+
+
+def _answers(fitted: Fitted, found: Polished) -> bool:
+    """Whether linear response of a fit is near the draws in every quantity that varies."""
+    if not fitted.converged or fitted.answer.Sigma is None:
+        return False
+    mean, sd = found.values.mean(axis=0), found.values.std(axis=0)
+    own = np.sqrt(np.diag(fitted.answer.Sigma))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = np.maximum(np.abs(fitted.answer.mean - mean) / sd, np.abs(np.log(own / sd)))
+    return bool((gap[sd > 0] <= NEAR).all())
 
 
 def _straightened(

@@ -69,11 +69,13 @@ def infer(
             drawn = WeightedDraws(values(x), *_equal(4096))
             return _posterior(density, _estimate(values, fitted), fitted, drawn, x, absent)
         sampled = sample(kernel, values, fitted, np.random.default_rng(seed), bar)
-        fitted, found = sampled.fitted, sampled.found
-        if not fitted.converged:
+        found = sampled.found
+        if not sampled.fitted.converged:
             again = fit_from_draws(kernel, values, found.x)
-            fitted = again if again.converged else fitted
+            if again.converged:
+                sampled = sampled._replace(fitted=again, kernel=kernel, values=values)
             bar.update()
+    fitted = sampled.fitted
     estimate = _estimate(sampled.values, fitted)
     far = find_endless(kernel, found.x)
     endless = "" if far is None else far.told(density)

@@ -9,6 +9,8 @@ from tqdm import tqdm
 
 from ..numerics.hmc import MANY, Chains, average, hmc, normal_scores, r_hat, root_of, steady
 from ..posterior.polish import AGREED, APART, SETTLED
+from ..posterior.tails import far_indices, hanging
+from ..posterior.verdicts import TAIL
 from .kernel import Kernel, Values
 from .outposts import outposts
 
@@ -22,7 +24,7 @@ LATE = (
 NEARLY = 1.2  # R̂ at which some more rounds are worth while
 PAUSE = 3  # rounds after which a funnel is looked for, where chains still disagree
 ADAPT, KEEP = 12, 25
-AGREE = 1.03  # R̂ at which another round is not needed
+AGREE = 1.03  # R̂ at which another round is not needed; that of a verdict after the first few
 EFFECTIVE = 400  # draws of the worst quantity at which none is needed either
 SHORT, LONGEST = 40, 160  # leapfrog steps at most, at first and where paths were cut off
 ENDLESS = 1e6  # difference of two runs that is none to speak of
@@ -33,8 +35,9 @@ class Polished(NamedTuple):
     """Draws x (n, D) of the posterior and named values (n, q), chain within step, with their quality.
 
     They are of `chains` chains. Weights (n,) are those of control variates; R̂, effective draws and Monte
-    Carlo errors of mean and sd are of every value, (q,). `slowest` is the largest R̂ of the coordinates' own
-    ranks, in which the neck of a funnel is long that is short in a scale.
+    Carlo errors of mean and sd are of every value, (q,), `ranked` is R̂ of its ranks alone. `slowest` is the
+    largest R̂ of the coordinates' own ranks, in which the neck of a funnel is long that is short in a scale.
+    `endless` (q,) marks values whose averages no number of rounds settles.
     """
 
     x: np.ndarray
@@ -44,16 +47,24 @@ class Polished(NamedTuple):
     ess: np.ndarray
     mean_error: np.ndarray
     sd_error: np.ndarray
+    ranked: np.ndarray
     rounds: int
     slowest: float
     sound: bool  # whether control variates move means by no more than their errors
     chains: int = CHAINS
+    endless: np.ndarray | bool = False
 
     @property
     def worst(self) -> float:
-        """The largest R̂ of what varies, and of the coordinates."""
-        varies = self.values.std(axis=0) > 0
-        return max(self.slowest, float(self.r_hat[varies].max(initial=1.0)))
+        """The largest R̂ of what varies, and of the coordinates; of what is endless that of its ranks."""
+        found = np.where(self.endless, self.ranked, self.r_hat)
+        return max(self.slowest, float(found[self.values.std(axis=0) > 0].max(initial=1.0)))
+
+    @property
+    def fewest(self) -> float:
+        """Effective draws of the worst quantity that varies and is not endless."""
+        settles = (self.values.std(axis=0) > 0) & ~np.asarray(self.endless)
+        return float(self.ess[settles].min(initial=np.inf))
 
 
 class Polishing:
@@ -75,8 +86,10 @@ class Polishing:
         self._kernel, self._values, self._rng, self._bar = kernel, values, rng, bar
         self._mean, self._root, self._path = mean, root, 0.5 * np.pi
         self._longest, self._adapt = SHORT, (ADAPT, ADAPT // 2)
+        self._patient = PAUSE + 1
         self._x = _starts(kernel, mean, root, rng)
         self._step: float | None = None
+        self._endless: np.ndarray | bool = False
         self._rounds: list[tuple[Chains, np.ndarray]] = []
         self.agreed = False
 
@@ -84,10 +97,9 @@ class Polishing:
         """To that many rounds, or until the chains agree."""
         while True:
             found = self._round()
-            spread = found.values.std(axis=0) > 0
             worst = found.worst
-            enough = found.ess[spread].min(initial=np.inf) >= EFFECTIVE
-            self.agreed = bool(worst <= AGREE and enough)
+            agree = AGREE if found.rounds < self._patient else AGREED
+            self.agreed = worst <= agree and found.fewest >= EFFECTIVE
             if not self.agreed:
                 self._mean, self._root = found.x.mean(axis=0), _whitened(found.x, self._root)
                 if worst > 1.1:
@@ -113,7 +125,7 @@ class Polishing:
         begin, good = outposts(self._kernel, mean, root, CHAINS, self._rng)
         run._x = np.where(good[:, None], begin, last[-1])
         run._path, run._longest, run._step = self._path, self._longest, self._step
-        run._adapt = (2 * ADAPT, ADAPT // 2)
+        run._adapt, run._patient = (2 * ADAPT, ADAPT // 2), PAUSE
         found = run.go_on(AGAIN)
         while found.worst > SETTLED and found.rounds < LATE[1]:
             found = run.go_on(found.rounds + 1)
@@ -127,7 +139,7 @@ class Polishing:
     @property
     def found(self) -> Polished:
         """What they give."""
-        return _polished(self.kept, len(self._rounds))
+        return _polished(self.kept, len(self._rounds))._replace(endless=self._endless)
 
     def _round(self) -> Polished:
         r, first = len(self._rounds), self._step is None
@@ -148,7 +160,17 @@ class Polishing:
         values = self._values(chains.x.reshape(-1, self._kernel.size))
         self._rounds.append((chains, values))
         self._bar.update()
-        return self.found
+        found = self.found
+        unsettled = (found.r_hat > AGREE) | (found.ess < EFFECTIVE)
+        if unsettled.any() and found.slowest <= SETTLED:
+            self._endless = self._no_sd(found)
+        return found._replace(endless=self._endless)
+
+    def _no_sd(self, found: Polished) -> np.ndarray:
+        """Which values have no finite sd by log p far out, or hang together with one that has none, (q,)."""
+        center, sd, spread = found.x.mean(axis=0), found.x.std(axis=0), found.values.std(axis=0)
+        far = far_indices(lambda x: self._kernel(x)[0], self._values, center, sd, spread)
+        return hanging(found.values, far > TAIL)
 
 
 def together(first: Polishing, second: Polishing) -> Polished:
@@ -213,27 +235,22 @@ def _judged(x: np.ndarray, gradient: np.ndarray, by_chain: np.ndarray, rounds: i
     found = average(x, gradient, g)
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = np.where(found.plain_error > 0, g.var(axis=0) / found.plain_error**2, float(len(g)))
+    ranked = r_hat(normal_scores(by_chain))
     return Polished(
         x.reshape(-1, D),
         g,
         found.weights,
-        _r_hat(by_chain),
+        # a scale near zero, where the neck of a funnel is, looks alike in chains that have never been there
+        np.maximum(r_hat(by_chain), ranked),
         ess,
         found.mean_error,
         found.sd_error,
+        ranked,
         rounds,
         float(r_hat(normal_scores(x)).max()),
         found.sound,
         chains,
     )
-
-
-def _r_hat(g: np.ndarray) -> np.ndarray:
-    """R̂ of values (draws, chains, q), (q,): the larger of theirs and of their ranks'.
-
-    A scale near zero, where the neck of a funnel is, looks alike in chains that have never been there.
-    """
-    return np.maximum(r_hat(g), r_hat(normal_scores(g)))
 
 
 def _whitened(x: np.ndarray, root: np.ndarray) -> np.ndarray:

@@ -24,8 +24,17 @@ from .kernel import WIDE, Batched
 
 PRIOR = "prior"
 RELIABLE = 0.7
+_LOG2 = "log2 power of "
 CONFLICT = 0.1  # posterior sds per doubling, of prior and likelihood in opposite directions
 _SAME = 1e-9  # relative: a site whose log density does not change with other sites
+
+
+class Power(Hyperparameter):
+    """log₂ of a power, 0 as the model stands."""
+
+    def said(self, step: float) -> str:
+        """A step in words."""
+        return f"{self.name.removeprefix(_LOG2)} to the power {2**step:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +111,7 @@ class PowerSensitivity:
     def known(self) -> list[Hyperparameter]:
         """log₂ powers, each 0."""
         steps = either_way(float(np.log2(self.power)))
-        return [Hyperparameter(_said(name), 0.0, steps, lambda _: {}) for name in self.parts]
+        return [Power(_said(name), 0.0, steps, lambda _: {}) for name in self.parts]
 
     def prior_changes(self, at: np.ndarray) -> list[PriorChange]:
         """Derivatives of the means and sds `at` in every hyperparameter."""
@@ -180,6 +189,4 @@ def _owner(coordinate: str, sites: list[str]) -> str:
 
 
 def _said(name: str) -> str:
-    if name in (PRIOR, LIKELIHOOD):
-        return f"log2 power of the {name}"
-    return f"log2 power of {name}'s prior"
+    return _LOG2 + (f"the {name}" if name in (PRIOR, LIKELIHOOD) else f"{name}'s prior")

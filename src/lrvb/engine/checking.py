@@ -57,7 +57,9 @@ class Check:
         return self.ok
 
     def __repr__(self) -> str:
+        warned = any(finding.level == "warning" for finding in self.findings)
         head = f"Check of {self.model}: " + ("no errors" if self.ok else "errors")
+        head += ", but warnings" if self.ok and warned else ""
         order = {"error": 0, "warning": 1, "note": 2}
         found = sorted(self.findings, key=lambda f: order[f.level])
         return "\n".join([head, *(f"  {f.level:7s}  {f.about}: {f.text}" for f in found)])

@@ -19,6 +19,7 @@ class CollapsedDensity:
     """
 
     def __init__(self, fit: Fit):
+        fit = fit.at_points()
         self.problem, self.exact = fit.problem, bool(fit.problem.structure.conjugate)
         self.rows = fit.bound()
 

@@ -19,7 +19,7 @@ from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField, Moments
 from ..statement.parameters import initial, invalid_parts, optimum_in, usual_parameters
-from ..statement.problem import Problem, state_problem
+from ..statement.problem import Problem, at_points, state_problem
 from .ascent import Search
 from .convergence import Convergence
 from .flatness import FLAT
@@ -82,6 +82,10 @@ class Fit:
         if self.local_sum is None:
             return None
         return self.local_sum.bind(self.problem, self.chunk_size)
+
+    def at_points(self) -> Fit:
+        """The fit, whose problem is then asked at moments T(α) of single points only."""
+        return replace(self, problem=at_points(self.problem))
 
     def params(self) -> dict[str, dict[str, Any]]:
         """The usual parameters of every global block at the optimum."""

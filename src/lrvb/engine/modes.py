@@ -13,10 +13,11 @@ import numpy as np
 from ..collapsed.chunks import point_chunks
 from ..collapsed.seam import SMALL
 from ..errors import LrvbError
-from ..families import Dirichlet
+from ..families import Beta, Dirichlet
 from ..numerics.algebra import linear_response
 from ..numerics.double import in_double
 from ..statement.meanfield import MeanField
+from ..statement.parameters import invalid_parts
 from ..statement.programs import global_density_program
 from .ascent import LEVEL, Search
 from .newton import Curved, curved
@@ -26,6 +27,7 @@ from .response import Response
 SAME = 0.3  # sds of some quantity up to which two optima are one, each found to about `NEAR`
 FAR = 3.0  # sds of some quantity up to which draws around one optimum may reach another
 NEAR = 0.03  # sds from an optimum that is found: its evidence is then off by half of the square
+SYMMETRIC = 1e-8  # of the ELBO, up to which that of other labels is the same to rounding
 CLIMB = 100  # sweeps of a far start, where a curvature costs many of them
 FEW = 30  # Newton steps after those
 PACE = 1000  # such sweeps from the first optimum's height, from which a start is given up
@@ -71,16 +73,28 @@ def share_of(modes: Iterable[Mode]) -> float:
 
 
 @in_double
-def other_modes(response: Response, points: np.ndarray, seconds: float = np.inf) -> Modes:
-    """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long."""
+def other_modes(
+    response: Response,
+    points: np.ndarray,
+    seconds: float = np.inf,
+    members: np.ndarray | None = None,
+) -> Modes:
+    """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long.
+
+    Where a block has none, since a term is not linear in its statistics, from the member with moments
+    `members` (k, a) for the first k points; other such points are left out.
+    """
     problem, rows = response.fit.problem, response.fit.bound()
     order = 2 if problem.alpha.size <= SMALL else 1
     ((_, padded),) = point_chunks(points[:64], 0)
     _, slopes = global_density_program(problem.structure, True)(problem.traced, padded)
 
     def starts() -> Iterator[np.ndarray]:
-        for m, slope in zip(points, np.asarray(slopes), strict=False):
+        for i, (m, slope) in enumerate(zip(points, np.asarray(slopes), strict=False)):
             eta = slope if rows is None else slope + rows.evaluate(m, order).gradient
+            if members is not None and i < len(members) and invalid_parts(problem.alpha, eta):
+                known = np.isfinite(members[i]).all()
+                eta = problem.alpha.member(members[i]) if known else members[i]
             if np.isfinite(eta).all():
                 yield eta
 
@@ -113,19 +127,36 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
         if not converged or search.curved is None or not search.curved.is_concave:
             continue
         ended += 1
-        away = [_distance(search.point.m[order], response.m, sd) for order in orders]
-        copy = int(np.argmin(away))
-        relabelled |= copy > 0 and away[copy] <= FAR
-        if away[copy] <= SAME:
+        copy, away = _copy_of(objective, search.point, response.m, orders, sd)
+        relabelled |= copy > 0
+        if away <= SAME:
             continue
         gain = _evidence(search.point.elbo, search.curved) - base
         mode = Mode(gain, search.point, search.curved)
-        if copy > 0 and away[copy] <= FAR:
+        if copy > 0:
             mode = _relabelled(mode, orders[copy])
-        kept = near if away[copy] <= FAR else far
+        kept = near if away <= FAR else far
         if all(_distance(mode.point.m, one.point.m, sd) > SAME for one in kept):
             kept.append(mode)
     return Modes(tuple(far), tuple(near), relabelled, ended)
+
+
+def _copy_of(
+    objective: Objective, point: Point, m: np.ndarray, orders: list[np.ndarray], sd: np.ndarray
+) -> tuple[int, float]:
+    """The order under which an optimum is nearest m, and how near; the first unless it is a copy there.
+
+    Only a symmetry of the model makes copies: under priors that tell the components apart the optimum with
+    the labels exchanged is another one, and its ELBO is not the same in that order.
+    """
+    away = [_distance(point.m[order], m, sd) for order in orders]
+    for k in np.argsort(away, kind="stable"):
+        if k == 0 or away[k] > FAR:
+            break
+        again = objective.at(point.eta[orders[k]], order=1).elbo
+        if abs(again - point.elbo) <= SYMMETRIC * (1 + abs(point.elbo)):
+            return int(k), away[k]
+    return 0, away[0]
 
 
 def _climbed(search: Search, height: float) -> bool:
@@ -150,11 +181,12 @@ def _relabelled(mode: Mode, order: np.ndarray) -> Mode:
 def relabellings(alpha: MeanField) -> Iterator[np.ndarray]:
     """Orders of the flat coordinates that permute the copies of all batched blocks of one length.
 
-    A simplex of that many entries goes with them.
+    A simplex of that many entries goes with them; a share p, with 1 − p, may go with two.
     """
     lengths = {
         f.batch[0] for f in alpha.blocks.values() if f.batch and 1 < f.batch[0] <= _MOST_COPIES
     }
+    shares = [n for n, f in alpha.blocks.items() if isinstance(f, Beta) and not f.batch]
     for K in sorted(lengths):
         for permutation in itertools.permutations(range(K)):
             if permutation == tuple(range(K)):
@@ -166,6 +198,10 @@ def relabellings(alpha: MeanField) -> Iterator[np.ndarray]:
                 if simplex or (family.batch and family.batch[0] == K):
                     order[here] = order[here].reshape(K, -1)[list(permutation)].ravel()
             yield order
+            if K == 2 and len(shares) == 1:
+                other = order.copy()
+                other[alpha.slices[shares[0]]] = order[alpha.slices[shares[0]]][::-1]
+                yield other
 
 
 def _evidence(elbo: float, curved: Curved | None) -> float:

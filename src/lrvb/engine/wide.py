@@ -77,6 +77,8 @@ class Products:
             positive[active[bad]] = False
             if step == 0:  # a direction of no ascent at once: coordinate ascent
                 x[active[bad]], Vx[active[bad]] = r[active[bad]], Vr[active[bad]]
+            if bad.all():
+                break
             active, Ap, curvature = active[~bad], Ap[~bad], curvature[~bad]
             share = (rho[active] / curvature)[:, None]
             x[active] += share * p[active]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .chain_sums import REACH, ChainSums, Sums
-from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked
+from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked, with_effects
 from .lines import draw_each
 from .nested_sums import TooManyNodes
 from .regression import lifted
@@ -128,11 +128,12 @@ class Chain(ChainSums):
 
         A level that is known, but not within the level given around it, adds its normal approximation.
         """
-        found = only_new(theta, X, codes, self.p)
-        return stacked(self._lines(theta, X, codes)) if found is None else found
+        codes, r = with_effects(codes, R)
+        found = only_new(theta, X, codes, r, self.p)
+        return stacked(self._lines(theta, X, codes, r)) if found is None else found
 
     def _lines(
-        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], r: np.ndarray
     ) -> Iterator[Lines]:
         """Point by point."""
         place = self._places(codes)
@@ -154,7 +155,7 @@ class Chain(ChainSums):
                 Z[whole, :T], weight[whole, :T] = sums.nodes[f].t, P[f][at[whole]]
             for f, here in enumerate(place):
                 beyond = known < f
-                extra += np.where(beyond & (here < 0), variance[f], 0.0)
+                extra += np.where(beyond & (here < 0), r[:, f] ** 2 * variance[f], 0.0)
                 strange = beyond & (here >= 0)
                 first, second = (part[here[strange]] for part in moments[f])
                 Z[strange] += first[:, None]

@@ -52,7 +52,8 @@ def draw(path: Path, exact: Target, seed: int, progress: Progress | None) -> Dra
         progress,
         uncertain(lambda x: in_sds(path.natural(x), log)),
     )
-    return _checked(path, exact, weighted, resampled(weighted.weights, CHECKED, seed), seed)
+    some = resampled(weighted.weights, CHECKED, seed)
+    return _checked(path, exact, weighted, 0.0, some, seed)
 
 
 def draw_cubic(path: Path, exact: Target, seed: int, progress: Progress | None) -> Drawn:
@@ -72,15 +73,22 @@ def draw_cubic(path: Path, exact: Target, seed: int, progress: Progress | None) 
         seed,
         progress,
     )
-    return _checked(path, exact, found.weighted, found.at, seed)
+    return _checked(path, exact, found.weighted, found.off, found.at, seed)
 
 
-def _checked(path: Path, exact: Target, weighted: Weighted, some: np.ndarray, seed: int) -> Drawn:
-    """`NotSmooth` where draws from the posterior have another density with all rows."""
+def _checked(
+    path: Path, exact: Target, weighted: Weighted, known: float, some: np.ndarray, seed: int
+) -> Drawn:
+    """`NotSmooth` where draws from the posterior have another density with all rows.
+
+    What the density drawn from is off by from the frozen one is `known`, from many more draws than the rows
+    can be asked of.
+    """
     theta = path.natural(weighted.x)
     at = resampled(weighted.weights, EXACT, seed + 1)
-    known = exact(theta[at]) + path.log_volume(weighted.x[at, path.p :])
-    off = float(np.sqrt(np.mean((known - weighted.log_p[at]) ** 2)))
+    rows = exact(theta[at]) + path.log_volume(weighted.x[at, path.p :])
+    frozen = path.log_density(weighted.x[at])
+    off = float(np.hypot(known, np.sqrt(np.mean((rows - frozen) ** 2))))
     if not (off < OFF and weighted.k_hat < K_HAT):
         raise NotSmooth(
             f"The log density of frozen sums is off by {off:.2g} over the posterior, where {OFF} would "

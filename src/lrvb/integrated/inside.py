@@ -49,24 +49,33 @@ class Lines(NamedTuple):
 
 
 def only_new(
-    theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], p: int
+    theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], R: np.ndarray, p: int
 ) -> Iterator[Lines] | None:
     """η of rows all of whose levels are new, which need no sums: xᵀβ, and the sum of all variances.
 
-    θ = (β, log sds of each factor, …); None where some level is known.
+    θ = (β, log sds of each factor, …); R (m, factors) has how often a row has each effect. None where
+    some level is known.
     """
     if any((code >= 0).any() for code in codes):
         return None
-    return _only_new(theta, X, p, len(codes))
+    return _only_new(theta, X, R, p)
 
 
-def _only_new(theta: np.ndarray, X: np.ndarray, p: int, k: int) -> Iterator[Lines]:
+def _only_new(theta: np.ndarray, X: np.ndarray, R: np.ndarray, p: int) -> Iterator[Lines]:
     step = max(1, _CELLS // max(1, len(X)))
     for start in range(0, len(theta), step):
         at = np.arange(start, min(start + step, len(theta)))
         eta = (theta[at, :p] @ X.T)[..., None]
-        variance = np.exp(2 * theta[at, p : p + k]).sum(1)
-        yield Lines(at, eta, np.ones_like(eta), np.repeat(variance[:, None], len(X), axis=1))
+        variance = np.exp(2 * theta[at, p : p + R.shape[1]]) @ (R**2).T
+        yield Lines(at, eta, np.ones_like(eta), variance)
+
+
+def with_effects(
+    codes: Sequence[np.ndarray], R: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Codes of rows (m,) of factors with one effect each, −1 where a row is without it; R (m, factors)."""
+    r = np.column_stack(list(R))
+    return [np.where(r[:, f] == 0, -1, code) for f, code in enumerate(codes)], r
 
 
 def stacked(found: Iterator[Lines]) -> Iterator[Lines]:

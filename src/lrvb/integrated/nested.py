@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked
+from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked, with_effects
 from .lines import draw_alike, draw_each, spline_weights
 from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
 from .regression import lifted
@@ -145,11 +145,12 @@ class Nested(NestedSums):
 
         An inner level with another outer level than its own adds their normal approximations.
         """
-        found = only_new(theta, X, codes, self.p)
-        return stacked(self._lines(theta, X, codes)) if found is None else found
+        codes, r = with_effects(codes, R)
+        found = only_new(theta, X, codes, r, self.p)
+        return stacked(self._lines(theta, X, codes, r)) if found is None else found
 
     def _lines(
-        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray]
+        self, theta: np.ndarray, X: np.ndarray, codes: Sequence[np.ndarray], r: np.ndarray
     ) -> Iterator[Lines]:
         """Point by point."""
         places = np.full(self.inner.levels + 1, -1)
@@ -165,7 +166,8 @@ class Nested(NestedSums):
             size = max(1, len(t) * bool(both.any()), len(o) * bool(above.any()))
             Z, P = np.zeros((len(X), size)), np.zeros((len(X), size))
             P[:, 0] = 1.0
-            extra = np.where(outer < 0, sd_o**2, 0.0) + np.where(inner < 0, sd_i**2, 0.0)
+            extra = np.where(outer < 0, (r[:, 0] * sd_o) ** 2, 0.0)
+            extra += np.where(inner < 0, (r[:, 1] * sd_i) ** 2, 0.0)
             if both.any():
                 at = inner[both]
                 Z[both, : len(t)] = t

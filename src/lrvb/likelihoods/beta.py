@@ -56,16 +56,13 @@ class Beta(Likelihood):
         found = _tabulated(eta, phi, _normaliser)
         if found is None:
             up, log_both = _shares(eta)
-            a = phi * up
-            value = a * odds - log_gamma_above_one(a + 1.0) - log_gamma_above_one(phi - a + 1.0)
-            return value + log_both + rest
-        share = np.exp(-eta)
-        share += 1.0
-        np.divide(phi, share, out=share)
-        share *= odds
-        share -= found
-        share += rest
-        return share
+            return phi * up * odds - _log_gammas(phi * up, phi) + log_both + rest
+        value = _share(eta)
+        value *= phi
+        value *= odds
+        value -= found[0]
+        value += rest
+        return value
 
     def derivatives(self, y: Any, eta: Any, given: Given = NOTHING) -> tuple[Any, Any]:
         """φd·r and (φd)²(ψ′(a) + ψ′(b)) − φd(1 − 2μ)r; d = μ(1 − μ), r = logit y − ψ(a) + ψ(b).
@@ -74,13 +71,17 @@ class Beta(Likelihood):
         """
         eta, phi = np.asarray(eta), np.asarray(given["phi"], dtype=np.float64)
         odds = np.log(y) - np.log1p(-y)
-        first = _tabulated(eta, phi, lambda knots, phi: _curves(knots, phi)[0])
-        bend = _tabulated(eta, phi, lambda knots, phi: _curves(knots, phi)[1])
-        if first is None or bend is None:
+        found = _tabulated(eta, phi, _curves)
+        if found is None:
             first, bend = _curves(eta, phi)
-        up, log_both = _shares(eta)
+            up, log_both = _shares(eta)
+            both = np.exp(log_both)
+        else:
+            first, bend = found
+            up = _share(eta)
+            both = up - up * up
         more = 2.0 * up - 1.0
-        score = phi * np.exp(log_both) * (odds - first) - more
+        score = phi * both * (odds - first) - more
         return score, bend + more * score
 
     def variance(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
@@ -121,32 +122,46 @@ class Beta(Likelihood):
         return logit(y), given["phi"] * y * (1 - y)
 
 
-def _normaliser(eta: np.ndarray, phi: np.ndarray) -> np.ndarray:
+def _normaliser(eta: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray]:
     """log Γ(a + 1)Γ(b + 1) − log μ(1 − μ), whose fourth derivative in η is below 1 + 3φ/8."""
     up, log_both = _shares(eta)
-    a = phi * up
-    return log_gamma_above_one(a + 1.0) + log_gamma_above_one(phi - a + 1.0) - log_both
+    return (_log_gammas(phi * up, phi) - log_both,)
+
+
+def _log_gammas(a: np.ndarray, phi: np.ndarray) -> np.ndarray:
+    """log Γ(a + 1)Γ(φ − a + 1)."""
+    one, other = log_gamma_above_one(np.stack([a, phi - a]) + 1.0)
+    return np.asarray(one + other)
 
 
 def _curves(eta: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """ψ(a + 1) − ψ(b + 1) and (φd)²(ψ′(a + 1) + ψ′(b + 1)) + μ² + (1 − μ)², d = μ(1 − μ)."""
     up, log_both = _shares(eta)
     down = 1.0 - up
-    a, b = (digamma_above_one(phi * part + 1.0) for part in (up, down))
-    bend = (phi * np.exp(log_both)) ** 2 * (a[1] + b[1]) + (down**2 + up**2)
-    return a[0] - b[0], bend
+    first, second = digamma_above_one(phi * np.stack([up, down]) + 1.0)
+    bend = (phi * np.exp(log_both)) ** 2 * (second[0] + second[1]) + (down**2 + up**2)
+    return first[0] - first[1], bend
 
 
 def _tabulated(
-    eta: np.ndarray, phi: np.ndarray, curve: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray | None:
-    """A function of η for each φ from a table, where there are many η for each. See: tabulated."""
+    eta: np.ndarray,
+    phi: np.ndarray,
+    curves: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]],
+) -> list[np.ndarray] | None:
+    """Functions of η for each φ from a table, where there are many η for each. See: tabulated."""
     if eta.ndim < 1 or not (phi.size == 1 or phi.size == len(eta) == phi.shape[0]):
         return None
     step = (384 * _OFF / (1 + 0.375 * phi.max())) ** 0.25
     each = eta.reshape(phi.size, -1)
-    found = tabulated(each, lambda knots: curve(knots, phi.reshape(-1, 1)), step)
-    return None if found is None else found.reshape(eta.shape)
+    found = tabulated(each, lambda knots: curves(knots, phi.reshape(-1, 1)), step)
+    return None if found is None else [part.reshape(eta.shape) for part in found]
+
+
+def _share(eta: np.ndarray) -> np.ndarray:
+    """μ = σ(η), in a new array."""
+    share = np.exp(-eta)
+    share += 1.0
+    return np.divide(1.0, share, out=share)
 
 
 def _shares(eta: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -241,14 +241,15 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
     """
     columns = np.ascontiguousarray(values.reshape(-1, values.shape[2]).T)
     n = columns.shape[1]
-    order = columns.argsort(axis=1)
-    ranks = np.empty(columns.shape)
-    np.put_along_axis(ranks, order, np.arange(0.5, n)[None], axis=1)
+    order, at = columns.argsort(axis=1), np.arange(n)
     ordered = np.take_along_axis(columns, order, axis=1)
-    for k in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
-        ends = [np.searchsorted(ordered[k], columns[k], side) for side in ("left", "right")]
-        ranks[k] = (ends[0] + ends[1]) / 2
-    return ndtri(ranks / n).T.reshape(values.shape)
+    apart = np.pad(ordered[:, 1:] != ordered[:, :-1], ((0, 0), (1, 1)), constant_values=True)
+    first = np.maximum.accumulate(np.where(apart[:, :-1], at, 0), axis=1)
+    last = np.minimum.accumulate(np.where(apart[:, 1:], at, n)[:, ::-1], axis=1)[:, ::-1]
+    scores = np.empty(columns.shape)
+    by_rank = ndtri(np.arange(2 * n + 1) / (2 * n))
+    np.put_along_axis(scores, order, by_rank[first + last + 1], axis=1)
+    return scores.T.reshape(values.shape)
 
 
 def standard_ranks(values: np.ndarray) -> np.ndarray:

@@ -24,11 +24,11 @@ def smooth_columns(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     The tail is replaced by the expected order statistics of the fitted generalised Pareto, none
     above the largest raw weight. Weights without a spread have no tail: k̂ = −∞. A tail of a few
-    weights cannot be judged: k̂ = ∞.
+    weights, or a single weight, cannot be judged: k̂ = ∞.
     """
     log_w = log_weights - log_weights.max(axis=0)
     n = len(log_w)
-    flat = np.ptp(log_w, axis=0) < EQUAL
+    flat = (np.ptp(log_w, axis=0) < EQUAL) & (n > 1)
     k = np.where(flat, -np.inf, np.inf)
     first = max(n - int(np.ceil(min(n / 5, 3 * np.sqrt(n)))) - 1, 0)
     order = np.argpartition(log_w, first, axis=0)[first:]

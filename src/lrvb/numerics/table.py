@@ -10,13 +10,13 @@ _WORTH = 4  # places for each knot, from which on a table saves time
 
 
 def tabulated(
-    x: np.ndarray, curve: Callable[[np.ndarray], np.ndarray], step: float
-) -> np.ndarray | None:
-    """n functions at x (n, …), which are Hermite's cubics through knots a `step` apart.
+    x: np.ndarray, curves: Callable[[np.ndarray], tuple[np.ndarray, ...]], step: float
+) -> list[np.ndarray] | None:
+    """Several sets of n functions at x (n, …), which are Hermite's cubics through knots a `step` apart.
 
-    `curve` maps places (n, m) to values. They are off by step⁴/384 times the largest fourth derivative;
-    slopes are differences of six values, off by step⁶/140 of the seventh. None where x has too few
-    places for this to save time, or not only numbers.
+    `curves` maps places (n, m) to values of each set. They are off by step⁴/384 times the largest fourth
+    derivative; slopes are differences of six values, off by step⁶/140 of the seventh. None where x has too
+    few places for this to save time, or not only numbers.
     """
     n = len(x)
     low, high = float(x.min(initial=np.inf)), float(x.max(initial=-np.inf))
@@ -24,19 +24,25 @@ def tabulated(
         return None
     cells = int((high - low) / step) + 1
     knots = low + step * np.arange(-3, cells + 4)
-    value = curve(np.broadcast_to(knots, (n, len(knots))))
+    values = curves(np.broadcast_to(knots, (n, len(knots))))
+    place = x - low
+    place *= 1 / step
+    whole = np.floor(place)
+    place -= whole
+    cell = whole.astype(np.intp)
+    if n > 1:
+        cell += (cells * np.arange(n, dtype=np.intp)).reshape(-1, *(1,) * (x.ndim - 1))
+    return [_between(value, cell, place) for value in values]
+
+
+def _between(value: np.ndarray, cell: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The cubics of values (n, cells + 7) at a place, from 0 to 1, in each of the cells asked for."""
     slope = sum(
-        c * (value[:, 3 + j : cells + 4 + j] - value[:, 3 - j : cells + 4 - j])
+        c * (value[:, 3 + j : value.shape[1] - 3 + j] - value[:, 3 - j : value.shape[1] - 3 - j])
         for j, c in enumerate((45 / 60, -9 / 60, 1 / 60), start=1)
     )
     value = value[:, 3:-3]
     rise, before, after = np.diff(value), slope[:, :-1], slope[:, 1:]
-    place = x - low
-    place *= 1 / step
-    cell = place.astype(np.intp)
-    place -= cell
-    if n > 1:
-        cell += (cells * np.arange(n, dtype=np.intp)).reshape(-1, *(1,) * (x.ndim - 1))
     found = np.take(before + after - 2 * rise, cell)
     for part in (3 * rise - 2 * before - after, before, value[:, :-1]):
         found *= place

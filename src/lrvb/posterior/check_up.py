@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import LrvbError
 from .answering import PriorQuestions, RowQuestions, answers_rows
-from .prior_steps import PROB, FittedStep, fitted_step, plain_step_changes
+from .prior_steps import PROB, Asked, FittedStep, asked, fitted_step, plain_step_changes
 from .verdicts import DOUBTFUL, NO, NOT_CHECKED, REPAIRED, TRUST
 from .what_if import (
     DIFFERENT,
@@ -74,11 +74,11 @@ def check_up(title: str, findings: Iterable[Finding]) -> CheckUp:
 
 def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -> list[Finding]:
     """Everything that a posterior can say of itself."""
-    names = posterior.names
-    at = np.array([posterior.estimate.index[name] for name in names], dtype=int)
+    of = asked(posterior.estimate, posterior.names)
+    names, at = posterior.names, of.at
     found = [_convergence(posterior), *_verdicts(posterior)]
     if sensitivity is not None:
-        found.append(_attempt("priors", lambda: _priors(sensitivity, names, at)))
+        found.append(_attempt("priors", lambda: _priors(sensitivity, of)))
     if answers_rows(sensitivity):
         what = "rows" if by[0] is None else "levels"
         found.append(_attempt(what, lambda: _rows(sensitivity, names, at, by)))
@@ -114,9 +114,10 @@ def _verdicts(posterior: Posterior) -> list[Finding]:
     return found
 
 
-def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Finding:
+def _priors(sensitivity: PriorQuestions, of: Asked) -> Finding:
     """The plain steps, either way, that move a mean most or take an interval over zero, by fits."""
-    steps = plain_step_changes(sensitivity, sensitivity.prior_changes(at), at)
+    names = of.names
+    steps = plain_step_changes(sensitivity, sensitivity.prior_changes(of.at), of)
     steps = [step for step in steps if of_prior(step.hyperparameter)]
     chosen = [step for step in steps if step.size > TELLING or step.over.any()]
     if not chosen:
@@ -126,7 +127,7 @@ def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Fi
     found, trouble = [], ""
     for step in chosen:
         try:
-            found.append(fitted_step(sensitivity, step, at))
+            found.append(fitted_step(sensitivity, step, of))
         except LrvbError as error:
             trouble = trouble or f"{step.said(names)} as foretold. {error}"
     found.sort(key=lambda fitted: (not fitted.step.over.any(), -fitted.step.size))
@@ -140,13 +141,13 @@ def _priors(sensitivity: PriorQuestions, names: list[str], at: np.ndarray) -> Fi
     return Finding(GOOD, "priors", f"No plain step of a prior decides: {said}.")
 
 
-def _step_said(fitted: FittedStep, names: list[str], by: str) -> str:
+def _step_said(fitted: FittedStep, names: Sequence[str], by: str) -> str:
     """A sentence on one step, with the interval that it takes over zero."""
     step = fitted.step
     said = f"{step.said(names)} by {by}"
     if not step.over.any():
         return f"{said}."
-    k, most = step.worst, int(np.argmax(np.abs(step.change)))
+    k, most = step.worst, step.furthest
     if step.size > TELLING and most != k:
         said += f" (and that of {names[most]} by {step.change[most]:+.2g})"
     before, after = (
@@ -171,7 +172,9 @@ def _rows(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any) 
     count = int((worst > INFLUENTIAL).sum())
     if count:
         return Finding(
-            LOOK, f"{what}s", f"{count} of {len(worst)} {what}s move a mean by half an sd: {said}."
+            LOOK,
+            f"{what}s",
+            f"{count} of {len(worst)} {what}s move{'s' if count == 1 else ''} a mean by half an sd: {said}.",
         )
     return Finding(GOOD, f"{what}s", f"No {what} moves a mean by half an sd: {said}.")
 

@@ -76,6 +76,21 @@ class Estimate:
         """The flat coordinate of every label."""
         return {label: i for i, label in enumerate(self.labels) if label is not None}
 
+    @cached_property
+    def logarithms(self) -> np.ndarray:
+        """Coordinates whose label is the logarithm, or log determinant, of what their block holds.
+
+        A coefficient of a column `log(x)` is none, because it is one of a block of another name.
+        """
+        found = []
+        for name, place in self.slices.items():
+            for i in range(place.start, place.stop):
+                kind, opened, inside = (self.labels[i] or "").partition("(")
+                own = name == self.labels[i] or name == inside.rstrip(")").partition("[")[0]
+                if opened and kind in ("log", "logdet") and own:
+                    found.append(i)
+        return np.array(found, dtype=int)
+
     def plain_names(self) -> list[str | None]:
         """The blocks' own names of every coordinate, whatever the labels are."""
         return _plain_names(self.blocks)

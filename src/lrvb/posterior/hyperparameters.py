@@ -40,11 +40,21 @@ class Hyperparameter(NamedTuple):
         """The plain one."""
         return self.steps.step
 
+    def said(self, step: float) -> str:
+        """A step in words."""
+        return f"{self.name} from {self.value:.3g} to {self.value + step:.3g}"
+
     def direction(self) -> dict[str, np.ndarray]:
-        """d numbers / dε, by central differences: exact where the numbers are linear in ε."""
+        """d numbers / dε, by central differences: exact where the numbers are linear in ε.
+
+        At the least value that is allowed, from which no step leads back, they are differences from there on.
+        """
         h = _DIFFERENCE * (abs(self.value) or 1.0)
-        up, down = self.at(self.value + h), self.at(self.value - h)
-        return {k: (np.asarray(up[k]) - np.asarray(down[k])) / (2 * h) for k in up}
+        places, weights = (
+            ((1, -1), (0.5, -0.5)) if self.steps.back else ((1, 2, 0), (2, -0.5, -1.5))
+        )
+        ends = [self.at(self.value + k * h) for k in places]
+        return {k: np.tensordot(weights, [end[k] for end in ends], axes=1) / h for k in ends[0]}
 
 
 def times(value: float, factor: float = 2.0) -> PlainSteps:

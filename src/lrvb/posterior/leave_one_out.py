@@ -40,7 +40,7 @@ def loo_table(
     units = sensitivity.units
     points = T if units is None else np.linalg.solve(units.M, (T - units.c).T).T
     visit = functools.partial(_of_rows, np.ascontiguousarray(points), log_weights)
-    parts = list(map_parts(fit, visit))
+    parts = list(map_parts(fit.at_points(), visit))
     found = LeftOut(*(np.concatenate(part) for part in zip(*(p.found for p in parts), strict=True)))
     volume = sensitivity.volume
     found = found._replace(elpd=found.elpd + volume, full=found.full + volume)

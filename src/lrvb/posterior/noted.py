@@ -6,6 +6,9 @@ import html
 
 import pandas as pd
 
+FEW = 12  # columns, of which none is left out where a table is printed
+WIDE = 120  # characters of a line, at least, before columns go to lines of their own
+
 
 class Noted(pd.DataFrame):
     """A table whose `note` is printed under it. Parts of it are plain DataFrames."""
@@ -17,7 +20,12 @@ class Noted(pd.DataFrame):
         return pd.DataFrame
 
     def __repr__(self) -> str:
-        return f"{pd.DataFrame(self)!r}\n{self.note}"
+        plain = pd.DataFrame(self)
+        if len(self.columns) > FEW:
+            return f"{plain!r}\n{self.note}"
+        wide = max(pd.get_option("display.width") or 0, WIDE)
+        with pd.option_context("display.max_columns", None, "display.width", wide):
+            return f"{plain!r}\n{self.note}"
 
     def _repr_html_(self) -> str:
         return f"{pd.DataFrame(self).to_html()}<p>{html.escape(self.note)}</p>"

@@ -19,6 +19,7 @@ from .estimate import Estimate
 from .fragility import Fragility, fragile
 from .intervals import check_probability
 from .leave_one_out import loo_table
+from .prior_steps import asked
 from .quick_loo import quick_loo_table
 from .sensitivity import Sensitivity
 from .what_if import grouped, influence_table, prior_table, require_others
@@ -59,8 +60,9 @@ class WhatIf:
         Columns `hyperparameter, quantity, value, d_mean, d_sd, step, change`: derivatives of mean and sd,
         a plain step (see `lrvb.posterior.hyperparameters.plain_steps`), and the change of the mean at that
         step in posterior sds, by first order; the largest first. The line beneath tells the step, up or
-        down, that moves a mean most, where that is by more than half an sd. `verify` fits so many
-        hyperparameters anew at the whole steps: columns `verified` at `step`, and `verified_back` at `back`.
+        down, that moves a mean most, as foretold from this fit; by more than half an sd the prior matters.
+        `verify` fits so many hyperparameters anew at the whole steps: columns `verified` at `step`, and
+        `verified_back` at `back`.
         All hyperparameters together are one pass over the rows; of more than 30,000 rows 10,000 are drawn
         to say how sds follow.
 
@@ -80,7 +82,7 @@ class WhatIf:
                     "from_log_density); here the prior's own numbers are moved, without it."
                 )
             questions = questions.with_power(power)
-        return prior_table(questions, chosen, self._at(chosen), verify)
+        return prior_table(questions, asked(self.estimate, chosen), verify)
 
     def influence(
         self,
@@ -177,10 +179,11 @@ class WhatIf:
             return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
+        prior = "another prior or " if self._sensitivity is None else ""
         raise InvalidModel(
-            "What another prior or fewer rows would do is known for posteriors of lrvb.infer, "
-            "GaussianMixture and integrated MixedModels (factorization='blocked'); this one has no such fit "
-            "behind it."
+            f"What {prior}fewer rows would do is known for posteriors of lrvb.infer, GaussianMixture and "
+            "integrated MixedModels (factorization='blocked'); this one has no such fit behind it."
+            + ("" if prior else " prior_sensitivity() says what another prior would do.")
         )
 
     def _some(self, names: str | Iterable[str] | None) -> list[str]:

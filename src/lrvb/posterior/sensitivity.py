@@ -43,6 +43,12 @@ LARGE = 0.1  # sds by which a first order may move a mean before more is done
 ALL = 200  # rows or levels up to which all get a step: a fifth of a second
 
 
+def _named(labels: Any, name: str) -> Any:
+    import pandas as pd
+
+    return pd.Index(labels, name=name)
+
+
 def row_weights(fit: Fit) -> np.ndarray:
     """How often each row in memory counts, (N,)."""
     rows = require_rows(fit)
@@ -326,8 +332,9 @@ class Sensitivity:
 
     @property
     def labels(self) -> Any:
-        """Of the rows; of rows in parts elsewhere their numbers."""
+        """Of the rows, named where each is a group of the data's; of rows elsewhere their numbers."""
         if self.fit.problem.total is not None:
             return np.arange(self.fit.problem.total)
         rows = require_rows(self.fit)
-        return np.arange(rows.n) if rows.labels is None else rows.labels
+        labels = np.arange(rows.n) if rows.labels is None else rows.labels
+        return labels if rows.dim == "row" else _named(labels, rows.dim)

@@ -12,12 +12,14 @@ from ..engine.modes import Modes, modes_from, other_modes, share_of
 from ..engine.response import Response, respond
 from ..engine.second_order import thinned
 from ..errors import LrvbError
+from ..numerics.sobol import normal_points
 from .target import Target
 from .verdicts import MODE
 
 SOME = 1000  # rows that look for other modes, where all would take too long
 STARTS = 12  # of fits that look for other modes
 RIVALS = 2  # optima of some rows that all rows are asked about
+SPREAD = 64  # points of a normal, by which a start has the spread of a member
 WIDE = (3.0, 100.0)  # sds around the optimum from which half of them start: the nearest, the widest
 
 
@@ -32,9 +34,19 @@ def look_around(
     steps = np.geomspace(*WIDE, near)[:, None] * ray @ target.root.T
     u = np.concatenate([target.center + steps, target.center - steps])
     own = _vague(response, rng, starts - 2 * near)
-    points = np.concatenate([target.statistics(u), *([] if own is None else [own])])
-    points = points[np.isfinite(points).all(axis=1)]
-    return other_modes(response, points, max(0.0, seconds)) if len(points) else Modes()
+    u = u[np.isfinite(target.statistics(u)).all(axis=1)]
+    members = np.array([_around(target, one) for one in u]).reshape(len(u), len(response.m))
+    own = members[:0] if own is None else own
+    points = np.concatenate([target.statistics(u), own[np.isfinite(own).all(axis=1)]])
+    if not len(points):
+        return Modes()
+    return other_modes(response, points, max(0.0, seconds), members)
+
+
+def _around(target: Target, u: np.ndarray) -> np.ndarray:
+    """E T of linear response's normal moved to u, which some member has: an average of T is inside."""
+    x = normal_points(SPREAD, target.size)
+    return target.statistics(u + x @ target.root.T).mean(axis=0)
 
 
 def look_around_some(response: Response, seed: int, starts: int, most: int = SOME) -> Modes:

@@ -12,7 +12,7 @@ from .answering import Influence, PriorQuestions, RowQuestions, largest_entry
 from .arguments import require_whole
 from .hyperparameters import Hyperparameter
 from .noted import noted, noted_series
-from .prior_steps import Step, fitted_step, plain_step_changes
+from .prior_steps import Asked, Step, fitted_step, plain_step_changes
 from .table import require_finite
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ FEW_GROUPS = (
 DIFFERENT = 1.3  # the ratio of a robust sd to the posterior's beyond which it is said in words
 
 
-def prior_table(
-    sensitivity: PriorQuestions, names: Sequence[str], at: np.ndarray, verify: int
-) -> pd.DataFrame:
+def prior_table(sensitivity: PriorQuestions, of: Asked, verify: int) -> pd.DataFrame:
     """A row for every hyperparameter and quantity, the largest changes first."""
     import pandas as pd
+
+    names, at = of.names, of.at
 
     require_whole("verify", verify, 0)
     if not sensitivity.known():
@@ -52,19 +52,18 @@ def prior_table(
         require_finite(column, table[column].to_numpy(), labels)
     order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
     table = table.iloc[order].reset_index(drop=True)
-    steps = plain_step_changes(sensitivity, changes, at)
+    steps = plain_step_changes(sensitivity, changes, of)
     by_fits: dict[str, list[Step]] = {}
     for name in list(dict.fromkeys(step.hyperparameter.name for step in steps))[:verify]:
         own = sorted((s for s in steps if s.hyperparameter.name == name), key=lambda s: s.forth)
-        by_fits[name] = [fitted_step(sensitivity, step, at).step for step in reversed(own)]
+        by_fits[name] = [fitted_step(sensitivity, step, of).step for step in reversed(own)]
     if verify:
         table = table.join(_verified(table, names, by_fits))
     said = [
         _prior_sentence(sensitivity, names, steps, by_fits),
         sensitivity.remark(list(names), at),
     ]
-    note = " ".join(filter(None, said))
-    return noted(table, note) if note else table
+    return noted(table, " ".join(filter(None, said)))
 
 
 def _prior_sentence(
@@ -73,21 +72,25 @@ def _prior_sentence(
     steps: Sequence[Step],
     by_fits: Mapping[str, Sequence[Step]],
 ) -> str:
-    """On the step that moves a mean most, where that is by more than half an sd, and on others like it."""
-    telling = [step for step in steps if of_prior(step.hyperparameter) and step.size > TELLING]
-    if not telling:
+    """On the step that moves a mean most, and on others like it where that is by more than half an sd."""
+    of_priors = [step for step in steps if of_prior(step.hyperparameter)]
+    if not of_priors:
         return ""
-    worst, said = telling[0], ""
+    worst, telling = of_priors[0], [step for step in of_priors if step.size > TELLING]
+    k = worst.furthest
+    said = f"{worst.said(names, k)}, as foretold from this fit"
     for fitted in by_fits.get(worst.hyperparameter.name, ()):
         if fitted.step == worst.step:
-            said = f", and {fitted.change[worst.worst]:+.2g} by {sensitivity.verifies}"
+            said = f"{fitted.said(names, k)} by {sensitivity.verifies} ({worst.change[k]:+.2g} foretold)"
+    if not telling:
+        return f"No plain step of a prior moves a mean by {TELLING:g} sds: at most {said}."
     others = len({step.hyperparameter.name for step in telling}) - 1
     more = (
         f" ({others} other number{'s do' if others > 1 else ' does'} so by {TELLING:g} or more)"
         if others
         else ""
     )
-    return f"The prior matters: {worst.said(names)}{said}{more}."
+    return f"The prior matters: {said}{more}."
 
 
 def of_prior(hyperparameter: Hyperparameter) -> bool:
@@ -192,7 +195,9 @@ def grouped(
                 column=by,
             )
         column = observed[by]
-    column = np.asarray(column)
+    if isinstance(by, pd.Series):
+        _require_order(sensitivity.labels, by.index, name)
+    column = _of_plate(sensitivity.labels, np.asarray(column), observed or {}, name)
     if column.shape != (n,):
         raise InvalidData(
             f"{name} has shape {column.shape}, but the model's plate has {n} rows; give the name of a "
@@ -202,6 +207,37 @@ def grouped(
     if (codes < 0).any():
         raise InvalidData(f"{name} has missing values; give every row a level.")
     return codes, pd.Index(levels, name=by if isinstance(by, str) else None)
+
+
+def _require_order(labels: Any, index: Any, name: str) -> None:
+    """Refuse a column with the row labels of the data in another order: it would be taken by place."""
+    import pandas as pd
+
+    if len(index) != len(labels) or index.equals(pd.Index(labels)) or not index.is_unique:
+        return
+    if index.isin(labels).all():
+        raise InvalidData(
+            f"{name} has the row labels of the data in another order; put it in theirs, "
+            f"{name}={name}.loc[data.index], or give values alone, {name}={name}.to_numpy()."
+        )
+
+
+def _of_plate(labels: Any, column: np.ndarray, observed: Any, name: str) -> np.ndarray:
+    """A column of the data for rows of a plate that are groups of the data's, by the name of their labels."""
+    import pandas as pd
+
+    of = getattr(labels, "name", None)
+    groups = np.asarray(observed[of]) if of in observed else np.zeros(0)
+    if len(groups) == len(labels) or column.shape != groups.shape:
+        return column
+    values = pd.Series(column).groupby(groups, dropna=False)
+    several = values.nunique(dropna=False) > 1
+    if several.any():
+        raise InvalidData(
+            f"{name} has more than one value within {of} '{several.idxmax()}'. A row of this model is a "
+            f"whole {of}, and is left out as one: give a column that is the same within each."
+        )
+    return values.first().reindex(labels).to_numpy()
 
 
 def require_others(levels: Any) -> None:

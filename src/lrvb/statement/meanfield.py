@@ -131,6 +131,19 @@ class MeanField:
         ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
+    def member(self, m: np.ndarray) -> np.ndarray:
+        """Flat natural parameters of the member with these flat moments, NaN where there is none."""
+        parts = []
+        for name, family in self.blocks.items():
+
+            def one(flat: Any, family: Family = family) -> Any:
+                eta = family.natural(family.unflatten(flat))
+                return family.flatten(eta, natural=True)
+
+            copies = m[self.slices[name]].reshape(family.copies, family.size)
+            parts.append(np.asarray(jax.vmap(one)(copies)).reshape(-1))
+        return np.concatenate(parts)
+
     def evaluate(self, eta: Any) -> Evaluated:
         """Means, covariance factors (one array (copies, size, size) a block) and entropy at η."""
         means, factors = [], {}

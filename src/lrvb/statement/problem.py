@@ -29,6 +29,7 @@ from .tracing import (
     attempt,
     columns_read,
     is_conjugate,
+    key_of,
     layout,
     own_attributes,
     own_key,
@@ -65,6 +66,15 @@ class Problem:
         if self.total is not None:
             return self.total
         return self.rows.n if self.rows is not None else 0
+
+
+@in_double
+def at_points(problem: Problem) -> Problem:
+    """The problem, to be asked at moments T(α) of single points only. See: `Structure.at_points`."""
+    structure = problem.structure.at_points()
+    if structure is problem.structure:
+        return problem
+    return replace(problem, structure=replace(structure, key=key_of(structure)))
 
 
 @in_double
@@ -251,4 +261,4 @@ def _signature(rows: Rows) -> Any:
     )
 
 
-__all__ = ["Problem", "global_program", "state_problem"]
+__all__ = ["Problem", "at_points", "global_program", "state_problem"]

@@ -70,6 +70,11 @@ def has_draws(family: Family) -> bool:
     return isinstance(family, MultivariateNormal | GaussianChain)
 
 
+def has_scale(family: Family) -> bool:
+    """Whether multiples of a block's variable are in its domain too."""
+    return has_draws(family) or isinstance(family, Normal | Tilted | Gamma | Wishart)
+
+
 def _jet(f: Function, at: Any, direction: Any) -> tuple[Any, Any, Any]:
     """f, ∇f and ∇²f · direction at a point."""
     (value, gradient), (_, turned) = jax.jvp(jax.value_and_grad(f), (at,), (direction,))
@@ -194,6 +199,11 @@ _EXACT: dict[type[Family], Callable[[Family, Any, Function], Any]] = {
     GaussianChain: _gaussian_chain,
     MarkovChain: _markov_chain,
 }
+
+
+def by_point(family: Family, m: Any, f: Function) -> Any:
+    """f itself, at the variable whose statistics T the moments are: q is a single point."""
+    return f(m.x if "x" in family.Stats._fields else jnp.exp(m.log_x))
 
 
 # ---- where f is not linear in T -------------------------------------------------------------

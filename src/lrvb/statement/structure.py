@@ -9,7 +9,7 @@ from typing import Any
 from ..data.tables import Row
 from ..errors import InvalidModel
 from ..numerics.lazy import jax, jnp
-from .expectation import Plan, Raw, Values, expected
+from .expectation import Plan, Raw, Values, at_points, expected
 from .meanfield import MeanField
 from .model import Model, derived, join
 
@@ -32,6 +32,16 @@ class Structure:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"programs": {}}  # they are made where they are used
+
+    def at_points(self) -> Structure:
+        """The same for moments T(α) of single points: log p is asked itself where it is stated.
+
+        Without a key, unless there is nothing to change.
+        """
+        if not self.plans:
+            return self
+        plans = {name: at_points(plan, self.alpha.blocks) for name, plan in self.plans.items()}
+        return replace(self, key=None, plans=plans, programs={})
 
     def log_prior(self, rest: Any) -> Raw:
         """log p of what is not per row as a function of raw variables; `rest` are the numbers."""

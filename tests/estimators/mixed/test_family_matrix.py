@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import lrvb
+from lrvb.estimators.mixed.answers.predictive_check import predictive_finding
 
 G, PER = 6, 5
 N = G * PER
@@ -92,6 +93,8 @@ def test_every_question_is_answered(family, terms, tmp_path):
         for ask in (model.slopes, model.comparisons):
             finite(ask("x", by=True, n=20))
         finite(model.posterior_.prior_sensitivity())
+        replicated = predictive_finding(model._design(), lambda n: model._drawn.draw(n, 0))
+        assert "mean" in replicated.sentence
         again = lrvb.load(model.save(tmp_path / "model"))
         stored, ours = (m.predict(new, interval=0.9) for m in (again, model))
     # a file has a thousand draws or more: means to a tenth of an sd at most

@@ -113,3 +113,12 @@ def test_chunk_size_changes_nothing():
     X, _ = overlapping()
     parts = lrvb.GaussianMixture(2, random_state=0, chunk_size=64).fit(X)
     assert_allclose(parts.posterior_.sd(), fitted().posterior_.sd(), rtol=1e-8)
+
+
+def test_a_start_of_rows_is_taken_by_large_arrays(monkeypatch):
+    """An array that would be visited in slices stays whole: the start has a row for each of its own."""
+    X, z = overlapping()
+    R = np.eye(2)[z]
+    there = lrvb.GaussianMixture(2, init=R).fit(X)
+    monkeypatch.setattr("lrvb.estimators.mixture.parts.LARGE", 100)
+    assert_allclose(lrvb.GaussianMixture(2, init=R).fit(X).means_, there.means_, rtol=1e-12)

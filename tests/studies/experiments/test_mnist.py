@@ -66,3 +66,16 @@ def test_images_lie_within_the_pixels(tables):
 def test_unknown_reading():
     with pytest.raises(lrvb.InvalidModel, match="reading"):
         digits.load("bits")
+
+
+def test_the_certified_series_is_shown_and_told(tables, settings, tmp_path):
+    """Sds of the exact density beside the chain's, with k-hat and verdicts; a short chain has none."""
+    assert "certified" not in tables
+    assert "without certificates" in mnist.EXPERIMENT.findings(tables, settings).reason
+    made = tables["globals"][["reading", "quantity", "gibbs_sd"]].rename(columns={"gibbs_sd": "sd"})
+    made = made.assign(verdict="trust", k_hat=0.3, ess=1000.0)
+    found = mnist.EXPERIMENT.findings({**tables, "certified": made}, settings)
+    assert found.numbers.loc["Λ: certified sd ÷ Gibbs sd, mean", "ours"] == 1.0
+    assert "k-hat 0.30 and 704 trust in uint8" in found.reason
+    assert any("certified" in check for check in found.checks)
+    check_figures(mnist.EXPERIMENT, {**tables, "certified": made}, tmp_path)

@@ -165,7 +165,7 @@ class GaussianMixture(
         refuse_lazy(X)
         refuse_masked("X", X)
         refuse_masked("sample_weight", sample_weight)
-        parts = in_parts(X, sample_weight)
+        parts = in_parts(X, sample_weight, whole=not isinstance(self.init, str))
         if parts is not None:
             self._fit_parts(parts, K, sample_weight is not None)
             self.posterior_.settle(self.certify)

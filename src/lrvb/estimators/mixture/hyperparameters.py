@@ -13,21 +13,22 @@ from .scaling import Scaling
 
 
 def prior_numbers(estimator: Any, scaling: Scaling) -> list[Hyperparameter]:
-    """Each prior argument that is one number; a `wishart_scale_prior` of None counts as 1.
+    """Each prior argument that is finite; a `wishart_scale_prior` of None, or a matrix, counts as 1.
 
-    Without a scale the priors speak of standardised columns, and so does its change.
+    It is then a factor of what it stands for. Without a scale the priors speak of standardised columns, and
+    so does its change.
     """
     P = len(scaling.center)
     dof, scale = estimator.wishart_dof_prior, estimator.wishart_scale_prior
     given = {
         "mean_precision_prior": float(estimator.mean_precision_prior),
         "wishart_dof_prior": P + 2.0 if dof is None else float(dof),
-        "wishart_scale_prior": 1.0 if scale is None else scale,
+        "wishart_scale_prior": float(scale) if scale is not None and np.ndim(scale) == 0 else 1.0,
         "weight_concentration_prior": float(estimator.weight_concentration_prior),
     }
     found = []
     for name, value in given.items():
-        if np.ndim(value) == 0 and np.isfinite(value):
+        if np.isfinite(value):
             at = _numbers_at(estimator, scaling, name)
             least = P - 1.0 if name == "wishart_dof_prior" and value > P - 1 else 0.0
             steps = plain_steps(name, float(value), least)
@@ -46,8 +47,10 @@ def _numbers_at(estimator: Any, scaling: Scaling, name: str) -> Any:
         )
     }
 
+    scale = arguments["wishart_scale_prior"]
+
     def at(value: float) -> Mapping[str, np.ndarray]:
-        if name == "wishart_scale_prior" and arguments[name] is None:
+        if name == "wishart_scale_prior" and (scale is None or np.ndim(scale)):
             priors = standardised_priors(scaling, **arguments)
             return _numbers(priors._replace(inverse_scale=priors.inverse_scale / value))
         return _numbers(standardised_priors(scaling, **{**arguments, name: value}))

@@ -35,8 +35,11 @@ class ArraySlices:
             yield part if self.weights is None else {**part, "weight": self.weights[here]}
 
 
-def in_parts(X: Any, weights: Any) -> Partitions | None:
-    """X in parts, where it comes in parts or is too large to copy; None for an ordinary array."""
+def in_parts(X: Any, weights: Any, whole: bool = False) -> Partitions | None:
+    """X in parts, where it comes in parts or is too large to copy; None for an ordinary array.
+
+    With `whole` only what comes in parts: a start that has a row for each of X's is of one array.
+    """
     if hasattr(X, "__dask_graph__"):
         from ...bridges.dask import from_columns
 
@@ -48,7 +51,7 @@ def in_parts(X: Any, weights: Any) -> Partitions | None:
             raise InvalidData("sample_weight cannot accompany chunks; use a Dask or NumPy array.")
         return X.prepared(_named)
     is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiu"
-    if is_array and (X.size > LARGE or isinstance(X, np.memmap)):
+    if is_array and (isinstance(X, np.memmap) or (X.size > LARGE and not whole)):
         return Chunks(ArraySlices(X, weights))
     return None
 

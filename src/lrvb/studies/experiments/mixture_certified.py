@@ -20,9 +20,11 @@ ERRORS = 4.0  # Monte Carlo errors that a mean ratio may differ from one
 MISSING = " These tables were made without certificates, so that the certified series is not shown."
 
 
-def certify(mixture: GaussianMixture, names: list[str], seed: int) -> pd.DataFrame:
+def certify(
+    mixture: GaussianMixture, names: list[str], seed: int, draws: int = DRAWS
+) -> pd.DataFrame:
     """A row for each parameter: certified mean and sd, verdict, and the draws' k-hat and worth."""
-    certificate = mixture.posterior_.certify(draws=DRAWS, seed=seed)
+    certificate = mixture.posterior_.certify(draws=draws, seed=seed)
     found = certificate.summary().loc[names, ["mean", "sd", "verdict"]]
     found = found.assign(k_hat=certificate.k_hat, ess=certificate.ess)
     return found.rename_axis("quantity").reset_index()

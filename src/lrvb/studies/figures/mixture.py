@@ -38,7 +38,7 @@ def with_certified(tables: Tables) -> pd.DataFrame:
     """The table of sds, with the column certified_sd where certificates were made."""
     if CERTIFICATES not in tables:
         return tables["globals"]
-    keys = ["data set", "quantity"]
+    keys = [tables["globals"].columns[0], "quantity"]  # the data set, or its reading
     found = tables[CERTIFICATES][[*keys, "sd"]].rename(columns={"sd": "certified_sd"})
     return tables["globals"].merge(found, on=keys, how="left")
 

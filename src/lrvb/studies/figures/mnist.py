@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ...report.figure_files import LINE, bare, legend_below, save
-from .mixture import sd_panel
+from .mixture import sd_panel, with_certified
 
 READINGS = {"int8": "signed bytes, as the study", "uint8": "bytes, as they are"}
 PANELS = {"Lambda": "precisions Λ", "mu": "means μ", "log(pi": "log weights log π"}
@@ -24,14 +24,15 @@ Tables = Mapping[str, pd.DataFrame]
 def draw_sds(tables: Tables, path: Path) -> Path:
     """Estimated sd against Gibbs sd: a row for each reading, panels Λ, μ, log π."""
     figure, axes = plt.subplots(2, 3, figsize=(10.2, 7.0))
+    everything = with_certified(tables)
     for row, (reading, words) in zip(axes, READINGS.items(), strict=True):
-        table = tables["globals"][tables["globals"]["reading"] == reading]
+        table = everything[everything["reading"] == reading]
         for axis, (stem, title) in zip(row, PANELS.items(), strict=True):
             sd_panel(axis, table, stem, title)
             if table["gibbs_sd"][table["quantity"].str.startswith(stem)].agg(_spread) > 3:
                 _logarithmic(axis)
         row[0].set_ylabel(f"{words}\n\nestimated sd")
-    legend_below(figure, 0.04)
+    legend_below(figure, 0.04, certified="certified_sd" in everything)
     return save(figure, path)
 
 

@@ -74,7 +74,7 @@ def test_values_are_those_of_the_covariance():
 def test_one_name_is_its_row_of_the_summary():
     model = fitted("slopes")
     ours = model.contrast("x").drop(columns="z").iloc[0]
-    assert_allclose(ours, model.summary().loc["x", ours.index])
+    assert_allclose(ours, model.summary()[ours.index].loc["x"])
 
 
 def test_several_at_once():

@@ -74,7 +74,7 @@ def test_intervals_of_sds_are_those_of_precisions():
     ours, precisions = model.summary(0.8), model.posterior_.summary(0.8)
     for name in ("1|g", "x|g", "1|h", "residual"):
         lower, upper = precisions.loc[f"precision[{name}]", ["lower", "upper"]]
-        assert_allclose(ours.loc[f"sd[{name}]", ["lower", "upper"]], [upper**-0.5, lower**-0.5])
+        assert_allclose(ours[["lower", "upper"]].loc[f"sd[{name}]"], [upper**-0.5, lower**-0.5])
 
 
 def test_correlations_are_those_of_draws():

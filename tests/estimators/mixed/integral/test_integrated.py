@@ -204,7 +204,7 @@ def test_draws_are_of_the_posterior_and_survive_a_file(tmp_path):
         )
         ends = np.quantile(drawn[name], [0.1, 0.9])
         assert_allclose(
-            ends, table.loc[name, ["lower", "upper"]], atol=0.05 * table.loc[name, "sd"]
+            ends, table[["lower", "upper"]].loc[name], atol=0.05 * table.loc[name, "sd"]
         )
     cov = np.cov(drawn["beta"].T)
     assert_allclose(cov, fit.posterior_.cov(["Intercept", "x"]), rtol=0.05, atol=1e-3)

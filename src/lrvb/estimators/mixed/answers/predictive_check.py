@@ -10,6 +10,7 @@ from ....posterior.check_up import GOOD, LOOK, Finding
 from ..design.design import Design
 from .joint import JointDraws, linear_predictor
 from .prediction import fitted_rows
+from .simulated import drawn_at
 
 DRAWS, FEWEST = 200, 50
 CELLS = 4e7  # rows × draws of all replications
@@ -80,7 +81,7 @@ def _replicated(design: Design, draws: JointDraws) -> Iterator[np.ndarray]:
         some = draws.some(slice(start, start + step))
         eta = linear_predictor(design, some, rows, rng)
         given = {name: part[:, None] for name, part in some.noise.items()} | dict(design.given)
-        yield from design.family.draw(rng, eta, given)
+        yield from drawn_at(design.family, eta, given, rng)
 
 
 def _share(made: np.ndarray, seen: float) -> float:
