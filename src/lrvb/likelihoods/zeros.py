@@ -282,7 +282,9 @@ class _Hurdle(_Zeros):
 
     def mean(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """(1 − hurdle)μ/(1 − P(0))."""
-        return np.exp(self.mean_on_link(eta, given))
+        within = np.maximum(eta, _LOW)
+        positive = -np.expm1(self.base.log_zero(within, given))
+        return (1.0 - np.asarray(given["hurdle"])) * np.exp(within) / positive
 
     def slope(self, eta: np.ndarray, given: Given = NOTHING) -> np.ndarray:
         """mean · (1 + r a′)."""

@@ -12,6 +12,7 @@ from bad_rows import N, put, refused, table
 
 from lrvb.errors import InvalidData, InvalidModel
 from lrvb.estimators.mixed.design.design import build
+from lrvb.estimators.mixed.text.translation import INSTEAD
 
 
 # ---------------------------------------------------------------- missing and infinite values
@@ -123,6 +124,15 @@ def test_unknown_function() -> None:
     first, _, caret = str(found.value).split("\n")
     assert "The function 'lgo' is not known in a formula; did you mean 'log'" in first
     assert caret.index("^") - 4 == 16
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_functions_of_r_have_their_words_here(name: str) -> None:
+    """What R users write in a formula, and what is not there, is answered by what is."""
+    with pytest.raises(InvalidModel) as found:
+        build(f"y ~ x + {name}(w)", table(), "gaussian")
+    known = f"The function '{name}' is not known in a formula. {INSTEAD[name]}"
+    assert str(found.value).startswith(known)
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,20 @@ def test_points_beyond_the_data_are_told():
         design.apply(pd.DataFrame({"x": [0.0], "c": ["z"]}))
 
 
+def test_the_basis_by_its_name_is_the_basis():
+    """`bs="cr"` is what a smooth has anyway."""
+    named, plain = (build(f, frame(), "gaussian") for f in ('y ~ s(x, bs="cr")', "y ~ s(x)"))
+    np.testing.assert_array_equal(named.X, plain.X)
+    assert named.names == plain.names
+
+
 @pytest.mark.parametrize(
     ("formula", "sentence"),
     [
         ("y ~ s()", "A column was expected first in a smooth"),
         ("y ~ s(x, k=2)", "k of 3 or more"),
         ("y ~ s(x, bs='tp')", "A smooth takes one column"),
+        ("y ~ s(x, bs='re')", r"for bs=.re. write \(1 \| g\)"),
         ("y ~ s(x, w)", "A smooth takes one column"),
         ("y ~ w:s(x)", "A smooth was expected as a term of its own"),
         ("y ~ w - s(x)", "A smooth was expected as a term of its own"),

@@ -15,6 +15,7 @@ from ....data.tables import LARGEST, SMALLEST, shortened
 from ....errors import InvalidData, InvalidModel, LrvbError
 from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
+from ..text.translation import INSTEAD
 from .columns import Table, close_to, is_text
 from .slips import refuse_dates, refuse_slips
 from .transforms import remembering
@@ -101,13 +102,11 @@ def named_columns(
         ours = name in functions or name in KEYWORDS or name in ("np", "contr")
         if word.called and word.name == name:
             if not ours:
-                raise formula_error(
-                    text,
-                    word.at,
-                    f"The function '{name}' is not known in a formula; "
-                    f"{close_to(name, sorted(functions))} NumPy's are written np.sin(x).",
-                    within,
-                )
+                nearest = f"{close_to(name, sorted(functions))} NumPy's are written np.sin(x)."
+                remedy = INSTEAD.get(name, nearest)
+                unknown = f"The function '{name}' is not known in a formula"
+                mark = "." if name in INSTEAD else ";"
+                raise formula_error(text, word.at, f"{unknown}{mark} {remedy}", within)
         elif not word.keyword and (name in known or not ours):
             found.append(name)
     return list(dict.fromkeys(found))

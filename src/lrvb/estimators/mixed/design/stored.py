@@ -43,8 +43,10 @@ class NotHere:
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise InvalidData(
-            "A model that was read from a file has none of the rows of its fit; give the rows that you "
-            "ask about as new_data."
+            "A model that was read from a file has none of the rows of its fit. Give predict, predictions, "
+            "comparisons, slopes and posterior_predictive the rows that you ask about as new_data; "
+            "residuals, simulate, loo, compare, r2, icc and check need those of the fit: ask them before "
+            "saving, or of model.update(data=table), which fits again."
         )
 
     __getattr__ = __getitem__ = __len__ = __array__ = __iter__ = _refuse

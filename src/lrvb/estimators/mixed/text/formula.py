@@ -84,7 +84,11 @@ def _response(marks: Scan, tilde: int) -> tuple[str, str | None]:
     if start == stop:
         raise formula_error(text, tilde, f"A response was expected before '~', as in {EXAMPLE}.")
     for bar in marks.find("|", start, stop):
-        raise formula_error(text, bar, "A '|' was expected only right of '~', as in (1|g).")
+        raise formula_error(
+            text,
+            bar,
+            "A '|' was expected only right of '~', as in (1|g); a response with trials is prop(y, n).",
+        )
     call = re.match(r"(prop|cbind)\s*\(", text[start:stop])
     if call is None:
         return text[start:stop], None

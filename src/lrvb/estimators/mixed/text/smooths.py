@@ -56,10 +56,13 @@ def read_smooth(marks: Scan, start: int, stop: int, sign: str) -> SmoothText | N
             k = int(value)
         elif name == "by" and NAME.fullmatch(value):
             by = value.strip("`")
+        elif name == "bs" and value.strip("'\"") == "cr":
+            pass  # which it is
         else:
             raise formula_error(
                 text,
                 at,
-                f"A smooth takes one column, k of {FEWEST} or more, and by: s(x, k=10, by=g).",
+                f"A smooth takes one column, k of {FEWEST} or more, and by: s(x, k=10, by=g). Its basis is "
+                'mgcv\'s bs="cr"; for bs="re" write (1 | g).',
             )
     return SmoothText(argument, k, by, call.start())

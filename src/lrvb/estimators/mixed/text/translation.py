@@ -8,6 +8,21 @@ from collections.abc import Iterable
 from .scanning import scan
 
 DOT = re.compile(r"(?<![\w.)`])\.(?![\w.])")
+#: what stands here for functions of R's formulas
+INSTEAD = {
+    "relevel": 'Another reference level is C(g, contr.treatment("b")).',
+    "ordered": "Contrasts of ordered levels are C(g, contr.poly()).",
+    "interaction": "Combinations of columns are a:b.",
+    "c": "Several numbers stand in square brackets, as in knots=[2, 4].",
+    "ifelse": "It is np.where(x > 0, 1, 0) here.",
+    "cut": "Make the column of classes before, with pandas.cut.",
+    "Error": "A random effect is (1 | g).",
+    "f": "INLA's f(g) is (1 | g); a known precision matrix of it is structures={'g': Q}.",
+    "rcs": "Natural splines are ns(x, df=4), penalised ones s(x).",
+    "mo": "There are no monotonic effects; factor(x) has one for each level.",
+} | dict.fromkeys(("te", "ti", "t2"), "Smooths are of one column: s(x) + s(z), or s(x, by=g).")
+INSTEAD |= dict.fromkeys(("gp", "lo"), "A smooth curve is s(x).")
+
 AS_FACTOR = re.compile(r"(?<![\w.])as\.factor(?=\s*\()")
 
 
