@@ -103,7 +103,8 @@ def integrate_path(
     """θ = (β, hyperparameters) of any other response: levels are summed inside."""
     d = len(inside.kinds)
     wanted = budget or fewer(enough(d, inside.fewest), d, inside.work)
-    if can_tabulate(inside, wanted):
+    single = isinstance(inside, Nested) and are_single(inside)  # of which no table has the inner sd
+    if not single and can_tabulate(inside, wanted):
         try:
             return _drawn(inside, wanted, seed, progress, start, tables=True)
         except (NotSmooth, NoMode, TooManyNodes) as error:  # the rows themselves may do
