@@ -64,7 +64,7 @@ def tabulate(inside: Inside, start: np.ndarray, longest: np.ndarray) -> tuple[Ta
 
 def _tabulate_outer(nested: Nested, start: np.ndarray, longest: np.ndarray) -> tuple[Tabled, Mode]:
     """Of the outer of two factors, whose rows' density has the inner levels summed out."""
-    some = _some_rows(_some_inner(nested))
+    some = _some_rows(some_inner(nested))
     first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
     spread, inner = np.sqrt(len(some.of) / len(nested.of)) * sds(first), nested.p + 1
     # of M levels' log sd no rows know more than M exact effects would
@@ -124,7 +124,7 @@ def _kept(groups: Groups, every: int) -> np.ndarray:
     return np.flatnonzero(place % every == 0)
 
 
-def _some_inner(nested: Nested) -> Nested:
+def some_inner(nested: Nested) -> Nested:
     """Every so many-th inner level of each outer one alone."""
     above = nested.above
     M = len(above.of)

@@ -134,7 +134,25 @@ class Evaluable(Summed, Protocol):
         """log p(y, θ) at n points, with the moments of what was summed out."""
 
 
-class Inside(Evaluable, Protocol):
+class Integrand(Evaluable, Protocol):
+    """The same, with what it costs, and nodes."""
+
+    @property
+    def work(self) -> float:
+        """What one point costs, in evaluations of a row's density."""
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """Errors of the sums inside at n points, as sums of squares of logarithms, (n,)."""
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """The fewest nodes of the sums inside that suffice at n points."""
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the smallest factor."""
+
+
+class Inside(Integrand, Protocol):
     """What an integration over θ asks besides, of the levels too."""
 
     def start(self) -> np.ndarray:
@@ -158,17 +176,3 @@ class Inside(Evaluable, Protocol):
 
         A level without rows is drawn from its prior.
         """
-
-    @property
-    def work(self) -> float:
-        """What one point costs, in evaluations of a row's density."""
-
-    def error(self, theta: np.ndarray) -> np.ndarray:
-        """Errors of the sums inside at n points, as sums of squares of logarithms, (n,)."""
-
-    def choose_nodes(self, theta: np.ndarray) -> None:
-        """The fewest nodes of the sums inside that suffice at n points."""
-
-    @property
-    def fewest(self) -> int:
-        """Levels of the smallest factor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Integral:
     at the draws, where they were kept, or at the points `sample` (k, d) from the posterior. noise (n, P) is
     what each of P probes alone would add to the log density, where it is known by their mean. doubt (n,) is a
     part of the log density that is known to no more than about its own size. near answers as `inside` does
-    where the draws are, in less time, if there is such a thing.
+    where the draws are, in less time, if there is such a thing. With scale(theta) (n, k) moments of
+    levels go as these and their squares too, rather than linearly in theta.
     """
 
     theta: np.ndarray
@@ -42,6 +44,7 @@ class Integral:
     noise: np.ndarray | None = field(default=None, repr=False)
     doubt: np.ndarray | None = field(default=None, repr=False)
     near: Evaluable | None = field(default=None, repr=False)
+    scale: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def heavy(self) -> tuple[np.ndarray, np.ndarray]:
@@ -78,10 +81,15 @@ class Integral:
         assert self.sample is not None
         assert self.first is not None
         assert self.second is not None
-        w = self.weighted.weights
-        center = w @ self.theta
-        sd = np.maximum(self.weighted.sd(self.theta), 1e-300)
-        away, sampled = (self.theta - center) / sd, (self.sample - center) / sd
+        w, known, sample = self.weighted.weights, self.theta, self.sample
+        if self.scale is not None:
+            known, sample = (
+                np.column_stack([part, self.scale(part), self.scale(part) ** 2])
+                for part in (known, sample)
+            )
+        center = w @ known
+        sd = np.maximum(self.weighted.sd(known), 1e-300)
+        away, sampled = (known - center) / sd, (sample - center) / sd
         level, *slopes = np.linalg.pinv(np.column_stack([np.ones(len(sampled)), sampled]))
         B = np.reshape(slopes, sampled.T.shape) @ self.first  # (d, Gq)
         missed = away.T @ (w[:, None] * away) - sampled.T @ (level[:, None] * sampled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from .few import can_tabulate, tabulate
 from .gaussian import Gaussian
 from .held import Held, can_hold
 from .importance import Budget, integrate, resampled, tempered
-from .inside import Evaluable, Evaluated, Inside
+from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
@@ -26,12 +27,14 @@ from .nested_sums import TooManyNodes
 from .path import Path
 from .proposals import Proposal, Target, fit_again, fit_blocks, probed
 from .scattered import Scattered
+from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
-from .surrogate import CHECKED, OFF, NotSmooth, learn, points_needed
+from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
 from .tabled import Tabled
 from .wanting import in_sds, uncertain
 
 Progress = Callable[[int, int], None]
+NESTED = Nested | Chain | Starred  # whose levels' moments cost as much as the density
 
 NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
 _KEPT = 2**24  # moments of levels at all draws that are kept; more are made again at fewer draws
@@ -41,6 +44,7 @@ _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
 _SAMPLE = 256  # draws at which levels' moments are made, where they cost as much as the density
+_EASILY = 5e6  # evaluations, of a fraction of a second, for which more of them are had
 _FEWER = 32  # of them where θ is known so well that they hardly change with it
 _FIRST = 128  # draws of a start that tell where nodes will be needed
 _MANY = 1000  # rows of nested factors, of more of which some find the mode first
@@ -99,7 +103,8 @@ def integrate_path(
     """θ = (β, hyperparameters) of any other response: levels are summed inside."""
     d = len(inside.kinds)
     wanted = budget or fewer(enough(d, inside.fewest), d, inside.work)
-    if can_tabulate(inside, wanted):
+    single = isinstance(inside, Nested) and are_single(inside)  # of which no table has the inner sd
+    if not single and can_tabulate(inside, wanted):
         try:
             return _drawn(inside, wanted, seed, progress, start, tables=True)
         except (NotSmooth, NoMode, TooManyNodes) as error:  # the rows themselves may do
@@ -110,7 +115,7 @@ def integrate_path(
 
 
 def _drawn(
-    inside: Inside,
+    whole: Inside,
     wanted: Budget,
     seed: int,
     progress: Progress | None,
@@ -118,12 +123,13 @@ def _drawn(
     tables: bool = False,
 ) -> Integral:
     """With `tables` one of them stands for the rows; `NotSmooth` where there is none that does."""
+    inside: Integrand = whole
     kinds, p = inside.kinds, inside.p
     longest, log = _longest(kinds), np.array(kinds) == "log"
-    theta = inside.start() if start is None else start
+    theta = whole.start() if start is None else start
     tabled: Tabled | TabledCells | None = None
     if tables and not isinstance(inside, Crossed):
-        tabled, mode = tabulate(inside, theta, longest)
+        tabled, mode = tabulate(whole, theta, longest)
     if tabled is None and isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
             with np.errstate(over="ignore"):  # far from its center, which its mode tells
@@ -131,6 +137,9 @@ def _drawn(
         except (NotSmooth, NoMode) as error:
             theta = error.evidence.get("mode", theta)
             inside.forget()
+    if tabled is None and isinstance(inside, Nested) and are_single(inside):
+        inside = starred = Starred(SingleRows(inside))
+        theta = starred.starred(theta)
     if tabled is None and not _is_held(wanted, inside):
         begin(wanted, inside, len(kinds))
 
@@ -161,17 +170,18 @@ def _drawn(
         stand = Held(inside, around(mode))
         mode, few = climb(stand.log_density, mode.x, stand.derivatives, longest), False
     density: Evaluable = stand or inside
-    nested = isinstance(inside, Nested | Chain)
+    nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
     path = Path(density, mode, hessian, straight=straight)
     if few:
         proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
-            return _learnt(inside, path, proposal, log, seed, progress)
+            found = _learnt(whole, inside, path, proposal, log, seed, progress)
+            return _stated(found, inside) if isinstance(inside, Starred) else found
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
-            if isinstance(inside, Nested) and straight:
+            if isinstance(inside, Nested | Starred) and straight:
                 path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, (stand or inside).work)
@@ -209,7 +219,7 @@ def _drawn(
             wanted,
             seed,
             progress,
-            uncertain(lambda x: in_sds(path.natural(x), log)),
+            uncertain(lambda x: in_sds(_natural(inside, path, x), log)),
             lambda x, w: fit_again(x, w, p),
         )
         natural = path.natural(weighted.x)
@@ -236,11 +246,12 @@ def _drawn(
         sample = natural[resampled(weighted.weights, _SAMPLE if tabled is None else _FEWER)]
         _, first, second = density.evaluate(sample)
         off = float(checked.max())
-        return Integral(natural, weighted, off, inside, first, second, sample, near=tabled)
+        found = Integral(natural, weighted, off, whole, first, second, sample, near=tabled)
+        return _stated(found, inside) if isinstance(inside, Starred) else found
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), inside, near=tabled)
+        return Integral(natural, weighted, float(checked.max()), whole, near=tabled)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), inside, first, second, near=tabled)
+    return Integral(natural, weighted, float(checked.max()), whole, first, second, near=tabled)
 
 
 def integrate_scattered(
@@ -256,14 +267,14 @@ def _is_many(budget: Budget, inside: Factor) -> bool:
     return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))
 
 
-def _is_held(budget: Budget, inside: Inside) -> bool:
+def _is_held(budget: Budget, inside: Integrand) -> bool:
     """Whether all draws would take long, and nodes that stay serve two effects a level."""
     if not isinstance(inside, Factor) or inside.q == 1:
         return False
     return is_long(budget, inside.cost * inside.work) and can_hold(inside)
 
 
-def climb_finer(inside: Inside, start: np.ndarray, longest: np.ndarray) -> Mode:
+def climb_finer(inside: Integrand, start: np.ndarray, longest: np.ndarray) -> Mode:
     """The mode of sums, with more nodes where what few are off by hides it."""
     try:
         return climb(inside.log_density, start, inside.derivatives, longest)
@@ -292,17 +303,17 @@ def around(mode: Mode) -> np.ndarray:
     return np.concatenate([mode.x[None], mode.x + axes, mode.x - axes])
 
 
-def _is_learnt(budget: Budget, inside: Inside, d: int, share: float = 1.0) -> bool:
+def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) -> bool:
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
     cost = inside.cost if isinstance(inside, Factor) else 1.0
-    bound = FROZEN if isinstance(inside, Nested | Chain) else EASY
+    bound = FROZEN if isinstance(inside, NESTED) else EASY
     if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work, bound):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 
 
-def begin(budget: Budget, inside: Inside, d: int) -> None:
+def begin(budget: Budget, inside: Integrand, d: int) -> None:
     """`TooMuchWork` where neither all draws nor a cubic through few points would end in time."""
     fewest = 1 / 3  # of the work, with the fewest nodes
     if not _is_learnt(budget, inside, d, fewest):
@@ -310,7 +321,8 @@ def begin(budget: Budget, inside: Inside, d: int) -> None:
 
 
 def _learnt(
-    inside: Inside,
+    whole: Inside,
+    inside: Integrand,
     path: Path,
     proposal: Proposal,
     log: np.ndarray,
@@ -326,22 +338,61 @@ def _learnt(
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
+    starred = isinstance(inside, Starred)
     found = learn(
         path.log_density,
         evaluate,
         proposal,
         d,
         lambda x, w: fit_blocks(x, w, p),
-        Budget(final=4096),
+        Budget(final=4096, limit=16384 if starred else 0),
         seed,
         progress,
-        mend=isinstance(inside, Nested | Chain),
+        mend=isinstance(inside, NESTED),
+        known=_known(inside, path) if isinstance(inside, Starred) else NOTHING,
+        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log)) if starred else None,
+        again=(lambda x, w: fit_again(x, w, p)) if starred else None,
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
     error = float(np.hypot(found.off, checked.max()))
     _, first, second = found.exact
-    return Integral(natural, found.weighted, error, inside, first, second, natural[found.at])
+    return Integral(natural, found.weighted, error, whole, first, second, natural[found.at])
+
+
+def _stated(found: Integral, starred: Starred) -> Integral:
+    """An integral over other coordinates than those of the sums that are asked of levels."""
+    assert found.sample is not None
+    more = min(_SAMPLE, int(_EASILY / starred.work))
+    if more > len(found.sample):
+        sample = found.theta[resampled(found.weighted.weights, more)]
+        _, first, second = starred.evaluate(sample)
+        found = replace(found, sample=sample, first=first, second=second)
+    assert found.sample is not None
+    return replace(
+        found,
+        theta=starred.stated(found.theta),
+        sample=starred.stated(found.sample),
+        near=starred.rows,
+        scale=starred.rows.scale,
+    )
+
+
+def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
+    """θ of draws along a path."""
+    found = path.natural(x)
+    return inside.stated(found) if isinstance(inside, Starred) else found
+
+
+def _known(inside: Starred, path: Path) -> Known:
+    """The priors, and coordinates in which the likelihood is smooth."""
+
+    def part(x: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            found = inside.log_known(path.natural(x)) + path.log_volume(x[:, inside.p :])
+        return np.where(np.isnan(found), -np.inf, found)
+
+    return Known(part, lambda x: inside.smooth(path.natural(x), x, path.theta))
 
 
 def _longest(kinds: list[Kind]) -> np.ndarray:

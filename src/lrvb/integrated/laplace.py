@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .chain import Chain
-from .inside import Inside, Summed
+from .inside import Summed
 from .mode import Mode
 
 _CLOSE = 1e-4
@@ -56,7 +56,7 @@ class Marginal:
     The last conditional mode is where the next search starts.
     """
 
-    def __init__(self, inside: Inside, beta: np.ndarray):
+    def __init__(self, inside: Summed, beta: np.ndarray):
         self.inside, self.beta = inside, beta
 
     def __call__(self, u: np.ndarray) -> np.ndarray:

@@ -56,6 +56,21 @@ class Grid(NamedTuple):
     K: np.ndarray
 
 
+class Halves(NamedTuple):
+    """Both sds, and steps to either side: of outer nodes, of nodes all share, of an outer node's own."""
+
+    outer: float
+    inner: float
+    o: int
+    shared: int
+    own: int
+
+    @property
+    def size(self) -> int:
+        """Nodes of the shorter of both grids."""
+        return min(2 * self.shared + 1, (2 * self.own + 1) * (2 * self.o + 1))
+
+
 class Sums(NamedTuple):
     """Of one θ: log p(y | θ); error; grid; W = exp(L)/peak (M, Q); F = WK (M, J); P (G, J) of o; eta."""
 
@@ -135,15 +150,15 @@ class NestedSums:
         finer = self.finer()
         return np.array([finer._sums(t, half=True).error for t in theta])
 
-    def choose_nodes(self, theta: np.ndarray) -> None:
-        """The widest grid steps whose error is within TOLERANCE at all n points."""
+    def choose_nodes(self, theta: np.ndarray, tolerance: float = TOLERANCE) -> None:
+        """The widest grid steps whose error is within a tolerance at all n points."""
         self._center = theta[0, self.p :]
         found = [self._informations(t) for t in theta]
         self.information = max(i for i, _ in found), max(o for _, o in found)
         self.single = True
         for step in STEPS:
             self.step = step
-            if self.error(theta).max() < TOLERANCE:
+            if self.error(theta).max() < tolerance:
                 return
 
     @property
@@ -154,9 +169,17 @@ class NestedSums:
         return len(self.of) * len(grid.t) + products + 1000
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
-        """Indices of points whose sds the grids can cover."""
+        """Indices of points whose sds the grids can cover, but for how many nodes that takes."""
         sds = theta[:, self.p : self.p + 2] - np.log(self.rows.unit)
         return np.flatnonzero((np.abs(sds) < _EXTREME).all(1))
+
+    def covered(self, theta: np.ndarray) -> np.ndarray:
+        """Indices of points that have sums, with the information that was last found of the rows."""
+        assert self.information is not None
+        few = [
+            self._halves(theta[i], self.information).size <= _MOST for i in self._possible(theta)
+        ]
+        return self._possible(theta)[np.array(few, dtype=bool)]
 
     def _informations(self, theta: np.ndarray) -> tuple[float, float]:
         """The largest information that rows have of an inner level, and of an outer level."""
@@ -185,16 +208,9 @@ class NestedSums:
         Where the inner sd is so small that one grid for all would be longer, every outer node has
         its own: t = o_j + inner, and K is zero but for its own nodes. That is left out if not `apart`.
         """
-        sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
-        of_inner, of_outer = self.information or self._informations(theta)
-        unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
-        widest = _WIDEST * self.rows.unit
-        half_o = _half(sd_o, self.step * min(unit_o, widest))
-        step = self.step * min(unit_i, widest)
-        shared, own = _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
-        size = 2 * shared + 1
-        if apart:
-            size = min(size, (2 * own + 1) * (2 * half_o + 1))
+        found = self._halves(theta, self.information or self._informations(theta))
+        sd_o, sd_i, half_o, shared, own = found
+        size = found.size if apart else 2 * shared + 1
         if size > _MOST:
             raise TooManyNodes(size)
         o = np.linspace(-1, 1, 2 * half_o + 1) * REACH * sd_o
@@ -206,6 +222,18 @@ class NestedSums:
         weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
         K = np.kron(np.eye(len(o)), weight[:, None])
         return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
+
+    def _halves(self, theta: np.ndarray, information: tuple[float, float]) -> Halves:
+        """How long grids are at one θ, where rows know so much of an inner level, and of an outer one."""
+        sd_o, sd_i = (float(sd) for sd in np.exp(theta[self.p : self.p + 2]))
+        of_inner, of_outer = information
+        unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
+        widest = _WIDEST * self.rows.unit
+        half_o = _half(sd_o, self.step * min(unit_o, widest))
+        step = self.step * min(unit_i, widest)
+        return Halves(
+            sd_o, sd_i, half_o, _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+        )
 
     def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
         """Both sums of one θ without its prior and, if asked, their error from half the nodes.

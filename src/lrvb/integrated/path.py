@@ -38,7 +38,7 @@ class Path:
         marginal: np.ndarray | None = None,
         straight: bool = False,
     ):
-        self.inside, self.p = inside, inside.p
+        self.inside, self.p, self.theta = inside, inside.p, mode.x
         p, d = self.p, len(mode.x)
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
         self.center = self.bend.bend(mode.x[p:])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
-from .importance import Budget, Refit, Weighted, integrate, resampled
+from .importance import Budget, Refit, Wanting, Weighted, integrate, resampled
 from .inside import Evaluated
 from .proposals import Proposal, Target
 
@@ -29,13 +29,29 @@ _PLAIN = 2  # fits before that is
 _HOPELESS = 0.3  # what a cubic is off by after those, from which it will not do
 _LENGTHS = 1.0, 1.5, 2.0, 3.0, 4.0  # sds over which it changes
 _NUGGET = 1e-5  # variance of its noise, relative to its own, where the density is largest
+_MANY = 4  # points for each coefficient, with which degree four is fitted
 _EDGES = 5.0, 4.0, 3.2  # √d sds from the middle beyond which the cubic goes on as a normal density
+_NEARER = 2.5, 2.0, 1.6  # where it is a likelihood, which may rise where no points are
 _DIRECTIONS = 256  # in which it must fall
+_RISE = 0.5  # above all points, that a likelihood may be said to have far from them
 _FLOOR = 1e-3  # least weight of a point in the fit
 
 
 class NotSmooth(LrvbError):
     """A log density that no cubic follows."""
+
+
+class Known(NamedTuple):
+    """What is known of a log density of x (n, d): a part of it, and coordinates in which the rest is smooth.
+
+    With an sd s = e^u, for one, a likelihood is a smooth function of s², and a prior is known.
+    """
+
+    part: Target
+    smooth: Callable[[np.ndarray], np.ndarray]
+
+
+NOTHING = Known(lambda x: np.zeros(len(x)), lambda x: x)
 
 
 class Learnt(NamedTuple):
@@ -48,26 +64,34 @@ class Learnt(NamedTuple):
 
 
 class Cubic:
-    """All monomials of degree three and less in standardised coordinates, by weighted least squares."""
+    """All monomials of degree three and less in standardised coordinates, by weighted least squares.
 
-    def __init__(self, x: np.ndarray, value: np.ndarray):
+    With `rest` (n,) that is fitted in place of the value (n,), which says how much each point matters, and
+    of degree four where points are many.
+    """
+
+    def __init__(self, x: np.ndarray, value: np.ndarray, rest: np.ndarray | None = None):
         weight = np.exp((value - value.max()) / 2) + _FLOOR
+        self.whole, rest = rest is None, value if rest is None else rest
         share = weight / weight.sum()
         self.mean = share @ x
         self.root = np.linalg.cholesky(np.cov(x.T, aweights=share).reshape(x.shape[1], -1))
+        quartic = not self.whole and len(x) >= _MANY * comb(x.shape[1] + 4, 4)
         self.monomials = [
             c
-            for degree in range(4)
+            for degree in range(5 if quartic else 4)
             for c in combinations_with_replacement(range(x.shape[1]), degree)
         ]
         e = self.standard(x)
         root = np.sqrt(weight)
         self.coefficients = np.linalg.lstsq(
-            self._features(e) * root[:, None], (value - value.max()) * root, rcond=None
+            self._features(e) * root[:, None], (rest - rest.max()) * root, rcond=None
         )[0]
-        self.top = float(value.max())
+        self.top = float(rest.max())
         #: the farthest edge up to which it falls; none where it does not
-        self.edge = next((edge for edge in _EDGES if self._falls(edge)), 0.0) * np.sqrt(x.shape[1])
+        self.edge = next(
+            (edge for edge in (_EDGES if self.whole else _NEARER) if self._falls(edge)), 0.0
+        ) * np.sqrt(x.shape[1])
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """At n points (n, d), (n,)."""
@@ -85,17 +109,15 @@ class Cubic:
         """Whether it is below its height at the middle on spheres, half way to the edge and there.
 
         Beyond the edge it goes on as a normal density does: what does not fall on the way has no finite
-        middle to draw from.
+        middle to draw from. A rest, beside which there is what falls, may stay but not rise.
         """
         d = len(self.mean)
         directions = np.random.default_rng(0).standard_normal((_DIRECTIONS, d))
         directions /= np.sqrt((directions**2).sum(1))[:, None]
         middle = float(self._features(np.zeros((1, d)))[0] @ self.coefficients)
-        reach = edge * np.sqrt(d)
+        reach, highest = edge * np.sqrt(d), middle - 1 if self.whole else max(middle, 0.0) + _RISE
         return all(
-            bool(
-                (self._features(share * reach * directions) @ self.coefficients < middle - 1).all()
-            )
+            bool((self._features(share * reach * directions) @ self.coefficients < highest).all())
             for share in (0.5, 1.0)
         )
 
@@ -123,9 +145,13 @@ class Mended:
     the others; far from all points nothing is added.
     """
 
-    def __init__(self, base: Cubic, x: np.ndarray, value: np.ndarray):
-        self.base, self.e = base, base.standard(x)
-        rest = value - base(x)
+    def __init__(
+        self, base: Cubic, x: np.ndarray, value: np.ndarray, rest: np.ndarray | None = None
+    ):
+        e = base.standard(x)
+        within = (e**2).sum(1) <= base.edge**2
+        self.base, self.e, value = base, e[within], value[within]
+        rest = (value if rest is None else rest[within]) - base(x[within])
         weight = np.exp(value - value.max()) + _FLOOR
         square = _squares(self.e, self.e)
         least = np.inf
@@ -143,11 +169,14 @@ class Mended:
         return self.base(x) + np.exp(square / (-2 * self.length**2)) @ self.solved
 
 
+def _with(known: Known, rest: Target) -> Target:
+    """A known part, and the rest of smooth coordinates."""
+    return lambda x: known.part(x) + rest(known.smooth(x))
+
+
 def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Squared distances of n points from m, (n, m)."""
-    from scipy.spatial.distance import cdist  # which few fits need, and takes a while to import
-
-    return np.asarray(cdist(a, b, "sqeuclidean"))
+    return np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T, 0.0)
 
 
 def points_needed(d: int) -> int:
@@ -165,10 +194,13 @@ def learn(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     mend: bool = False,
+    known: Known = NOTHING,
+    wanting: Wanting | None = None,
+    again: Refit | None = None,
 ) -> Learnt:
     """Draws of exp(target)/Z; `NotSmooth` if no cubic will do. `evaluate` has moments beside its values.
 
-    With `mend` what two cubics are off by is learnt too.
+    With `mend` what two cubics are off by is learnt too. A cubic is of what is not `known`.
     """
     m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
@@ -177,13 +209,21 @@ def learn(
         finite = np.isfinite(value)
         if finite.sum() < m / 2:
             break
-        known = x[finite], value[finite]
-        cubic = Cubic(*known)
+        here = x[finite]
+        rests = value[finite] - known.part(here) if known is not NOTHING else None
+        points = known.smooth(here), value[finite], rests
+        cubic = Cubic(*points)
         if not cubic.falls() or (mend and round_ > _PLAIN and off > _HOPELESS):
             break
-        fitted: Target = Mended(cubic, *known) if mend and round_ >= _PLAIN else cubic
-        weighted = integrate(fitted, start, refit, budget, seed)
+        rest: Target = Mended(cubic, *points) if mend and round_ >= _PLAIN else cubic
+        fitted = _with(known, rest)
+        more = wanting if off < _HOPELESS else None  # draws of what may not do yet would be wasted
+        weighted = integrate(fitted, start, refit, budget, seed, None, more, again)
         at = resampled(weighted.weights, CHECKED, seed + round_)
+        if known is not NOTHING and weighted.ess < CHECKED:  # a polynomial that went astray
+            others = start.draw(CHECKED, seed + round_ + 1)
+            x, value = np.concatenate([x, others]), np.concatenate([value, target(others)])
+            continue
         checked = evaluate(weighted.x[at])
         x = np.concatenate([x, weighted.x[at]])
         value = np.concatenate([value, checked.value])
@@ -191,7 +231,8 @@ def learn(
             progress(len(x), len(x))
         difference = checked.value - fitted(weighted.x[at])
         off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
-        if off < OFF and weighted.k_hat < K_HAT:
+        enough = wanting is None or more is not None or wanting(weighted) is None
+        if off < OFF and weighted.k_hat < K_HAT and enough:
             return Learnt(weighted, off, at, checked)
     raise NotSmooth(
         f"A cubic through {len(x)} points of the log density is off by {off:.2g} over the posterior, more "
