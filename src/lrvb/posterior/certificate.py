@@ -20,7 +20,7 @@ from .estimate import Estimate
 from .intervals import check_probability
 from .polish import FAR, Polish
 from .tails import hanging, product_index, tail_index, unseen_square
-from .verdicts import MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
+from .verdicts import K_HAT, MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,9 +116,15 @@ class Certificate:
 
     @property
     def rough(self) -> np.ndarray:
-        """Which named quantities differ from linear response's and lean on few squares, (q,)."""
-        light = self._compared.quality < ROUGH if self.method == "importance" else True
-        return ~(light | np.array([verdict == TRUST for verdict, _ in self.verdicts]))
+        """Which named quantities lean on so few squares that better draws are to be made, (q,).
+
+        Those that differ from linear response's from a small k̂ of the squares on; those that agree from where
+        the Monte Carlo error of an sd is not known itself.
+        """
+        if self.method != "importance":
+            return np.zeros(len(self.names), dtype=bool)
+        trusted = np.array([verdict == TRUST for verdict, _ in self.verdicts])
+        return ~(self._compared.quality < np.where(trusted, K_HAT, ROUGH))
 
     @property
     def tail_index(self) -> pd.Series:

@@ -28,7 +28,7 @@ from .quick_verdict import not_known, quick_verdicts, rows_for
 from .sampling import MOST, Sampling
 from .starts import STARTS, look_around, look_around_some
 from .tails import SEVERAL, far_indices
-from .target import Target
+from .target import THIN, Target
 from .units import Units
 from .verdicts import K_HAT, MODE
 
@@ -78,13 +78,15 @@ class Certifier:
         `starts` fits look for other modes. Unless it is to be `thorough`, draws in many dimensions are
         not adapted, and HMC is not tried. `progress=None` shows it in a terminal, after two seconds.
         A `brief` one counts the first points among its draws, makes more where those settle too little,
-        and lets some rows look for other modes.
+        and lets some rows stand for all beyond the second order and look for other modes.
         """
         from tqdm import tqdm
 
         require_whole("draws", draws, 64)
         require_whole("seed", seed, 0)
         target = Target(self.response)
+        if brief and target.thin(self.response) and passes is not None:
+            passes = passes * self.response.fit.problem.n // THIN
         purse = Purse(target, budget, passes)
         hidden, delay = (None, 2) if progress is None else (not progress, 0)
         bar = tqdm(total=None, desc="certify", unit="draw", disable=hidden, delay=delay)
@@ -253,7 +255,9 @@ class Certifier:
         try:
             if allowed is None:
                 return self.quick()
-            draws, passes, brief = allowed
+            draws, passes, brief, long = allowed
+            if long and not Target(self.response).thin(self.response):
+                return self.quick()
             found = self.certify(
                 draws,
                 passes=passes,

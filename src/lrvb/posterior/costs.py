@@ -20,6 +20,9 @@ DRAWS = 1024
 BRIEF = 128  # of which 100 must be effective: few enough for any number of rows
 FEWER_STARTS = STARTS - 4  # of a certificate that nobody asked for
 SECOND = 5e7  # elementary terms of draws that take about a second, with the fits from other starts
+LONG = (
+    3 * SECOND
+)  # of a brief certificate that is more than three fits, beyond which it is not made of all rows
 FITS = 3  # that a certificate may cost unasked
 START = 60  # passes of a fit from a far start, where a curvature costs few of them
 SWEEPS, STEPS = 120, 4  # the same where it costs many: passes of its sweeps, and curvatures
@@ -28,20 +31,21 @@ SWEEPS, STEPS = 120, 4  # the same where it costs many: passes of its sweeps, an
 class Unasked(NamedTuple):
     """What a certificate may do that nobody asked for: so many draws, and passes in all (None: any).
 
-    A `brief` one has few draws, and some of the rows look for other modes.
+    A `brief` one has few draws, and some of the rows look for other modes. A `long` one is for rows of which
+    some can stand for all.
     """
 
     draws: int
     passes: int | None = None
     brief: bool = False
+    long: bool = False
 
 
 def unasked(response: Response) -> Unasked | None:
     """A certificate that takes about a second or costs less than three fits; else a brief one.
 
-    Few draws confirm an answer that many rows have made nearly normal. They are made at any number of
-    rows, and more of them where those settle too little, within a second or three fits. None where rows
-    are not linear in z, or elsewhere.
+    Few draws confirm an answer that many rows have made nearly normal, and more of them are made where those
+    settle too little, within a second or three fits. None where rows are not linear in z, or elsewhere.
     """
     problem = response.fit.problem
     if not problem.structure.conjugate or problem.total is not None:
@@ -54,7 +58,8 @@ def unasked(response: Response) -> Unasked | None:
             return Unasked(n)
     size = problem.alpha.size
     first = BRIEF + scouting(size, size <= MOST)
-    return Unasked(BRIEF, max(fits, first + int(SECOND / each)), brief=True)
+    passes = max(fits, first + int(SECOND / each))
+    return Unasked(BRIEF, passes, brief=True, long=first > fits and first * each > LONG)
 
 
 def row_cost(problem: Problem) -> float:

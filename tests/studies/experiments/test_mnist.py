@@ -76,6 +76,6 @@ def test_the_certified_series_is_shown_and_told(tables, settings, tmp_path):
     made = made.assign(verdict="trust", k_hat=0.3, ess=1000.0)
     found = mnist.EXPERIMENT.findings({**tables, "certified": made}, settings)
     assert found.numbers.loc["Λ: certified sd ÷ Gibbs sd, mean", "ours"] == 1.0
-    assert "k-hat 0.30 and 704 trust in uint8" in found.reason
+    assert "k-hat 0.30 and 702 trust in uint8" in found.reason
     assert any("certified" in check for check in found.checks)
     check_figures(mnist.EXPERIMENT, {**tables, "certified": made}, tmp_path)

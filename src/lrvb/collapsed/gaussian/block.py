@@ -128,8 +128,9 @@ class BlockSum:
         """½ log |M| − ½ log |Σ| of a Gaussian response: what separate factors leave out, else zero."""
         if not isinstance(self.rows, LeastSquares):
             raise InvalidModel(
-                "The second order of a mixed model needs a Gaussian response: of another one the "
-                'coefficients\' factor leaves out what is not known; factorization="blocked" has it.'
+                "The second order of a mixed model needs a Gaussian response: of another one a Gaussian "
+                "factor leaves out the skewness of the coefficients, which no determinant of curvatures "
+                'tells; factorization="blocked" integrates it, and posterior_.certify() judges by that.'
             )
         found = [self.collapse(m).best for m in points]
         return np.array([0.5 * (best.Sigma.logdet - best.M.logdet) for best in found])

@@ -105,3 +105,29 @@ def test_counts_have_no_second_order(data):
     why = model.posterior_.verdicts["why"].iloc[0]
     assert "variational fit" in why
     assert "certify()" in why
+
+
+@pytest.mark.parametrize("sd", [0.5, 1.0])
+def test_no_determinant_tells_what_a_gaussian_leaves_out_of_zeros_and_ones(sd):
+    """Two ones of four given z ~ N(0, sd²): log ∫ less the best Gaussian's ELBO, by one sum over nodes.
+
+    That is the cumulants' Σ (l⁽ᵏ⁾)²s²ᵏ/(2k!), k = 3, 4. The determinant's −½ log(1 − ½s⁴l⁗ − ½s⁶l‴²) has
+    s⁴l⁗/4 to first order, which the ELBO has averaged already: more than ten times too much.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    v = sd**2  # the best Gaussian's mean is 0, by symmetry
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-np.sqrt(v) * nodes))
+        v = 1 / (1 / sd**2 + 4 * weights @ (p * (1 - p)))
+    z = np.sqrt(v) * nodes
+    p = 1 / (1 + np.exp(-z))
+    log_p = 2 * z - 4 * np.logaddexp(0, z)
+    elbo = weights @ log_p - v / sd**2 / 2 + np.log(np.sqrt(v) / sd) + 0.5
+    far = sd * nodes
+    exact = np.log(weights @ np.exp(2 * far - 4 * np.logaddexp(0, far)))
+    fourth = -4 * weights @ (p * (1 - p) * (1 - 6 * p * (1 - p)))
+    gap, told = exact - elbo, -np.log(1 - v**2 * fourth / 2) / 2
+    assert gap > 0
+    np.testing.assert_allclose(gap, v**4 * fourth**2 / 48, rtol=0.5)
+    assert told > 10 * gap
