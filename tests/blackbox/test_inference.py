@@ -180,3 +180,23 @@ def test_sentences_of_infer():
     with pytest.raises(lrvb.InvalidModel, match="check='no'"):
         model.infer(check="no")
     assert "2 dimensions; x" in repr(model)
+
+
+def test_a_mirrored_mode_ends_trust_where_laplace_misses_its_evidence():
+    """Loadings and factors keep p if all change their sign: half of the evidence is in the other mode.
+
+    Laplace's method at the modes is e⁴ and more too low, as each factor's width follows the loadings.
+    """
+    rng = np.random.default_rng(0)
+    truth = np.array([1.0, 0.8, 1.2, -0.7])
+    Y = rng.normal(size=(30, 1)) * truth + 0.5 * rng.normal(size=(30, 4))
+
+    def log_p(v):
+        residual = (Y - v["f"][:, None] * v["w"]) / 0.5
+        return -0.5 * ((residual**2).sum() + (v["f"] ** 2).sum() + (v["w"] ** 2).sum())
+
+    start = {"w": np.zeros(4), "f": np.zeros(30)}
+    found = lrvb.from_log_density(log_p, start).infer().certificate
+    assert found.modes == pytest.approx((0.0, 0.0), abs=0.1)
+    assert found.others == pytest.approx(0.5, abs=0.1)
+    assert (found.summary()["verdict"] == "do not trust").all()

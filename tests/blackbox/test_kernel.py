@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -82,3 +83,14 @@ def test_what_does_not_fall_is_named():
     require_proper(flat, kernel, np.zeros(3), np.eye(3))
     with pytest.raises(lrvb.InvalidModel, match=r"'x\[0\]' and 'x\[1\]' a proper prior"):
         require_proper(flat, kernel, np.zeros(3), np.array([[1.0, -1.0, 0.0]]))
+
+
+def test_what_jax_cannot_differentiate_is_told():
+    """JAX has I_x(a, b), but no slope of it in a: one sentence names the density, no error of JAX's."""
+
+    def log_p(x):
+        return jnp.log(jax.scipy.special.betainc(jnp.exp(x[0]), 2.0, 0.3)) - 0.5 * x @ x
+
+    kernel = Kernel(density(log_p, np.zeros(1)))
+    with pytest.raises(lrvb.InvalidModel, match="The log density of f could not be differentiated"):
+        kernel(np.zeros((1, 1)))

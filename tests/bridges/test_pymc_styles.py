@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import nbinom, norm
 
 import lrvb
 
@@ -80,6 +81,32 @@ def test_a_marginalised_mixture_in_order():
     sd = np.sqrt(8 * 6 / (14**2 * 15))
     assert found.loc["w[0]", "mean"] == pytest.approx(8 / 14, abs=0.05 * sd)
     assert found.loc["w[0]", "sd"] == pytest.approx(sd, rel=0.05)
+
+
+def test_hurdle_counts():
+    """Their normaliser is 1 − P(0) by an incomplete beta function of the dispersion: moments by a grid of it.
+
+    Given counts above zero p(α | y) ∝ p(α) Π NB(y; μ, α) / (1 − NB(0; μ, α)), with μ = 4 known.
+    """
+    counts = np.array([0, 0, 1, 2, 2, 3, 5, 9, 14, 1, 4, 6])
+    with pm.Model() as model:
+        alpha = pm.LogNormal("alpha", 0.0, 1.0)
+        psi = pm.Beta("psi", 1.0, 1.0)
+        pm.HurdleNegativeBinomial("y", psi=psi, mu=4.0, alpha=alpha, observed=counts)
+    found = lrvb.from_pymc(model).infer().summary()
+    log_alpha = np.linspace(-6, 6, 4001)
+    a, y = np.exp(log_alpha)[:, None], counts[counts > 0]
+    log_p = (nbinom.logpmf(y, a, a / (a + 4)) - np.log1p(-nbinom.pmf(0, a, a / (a + 4)))).sum(
+        axis=1
+    )
+    log_p += norm.logpdf(log_alpha)
+    weights = np.exp(log_p - log_p.max())
+    mean = np.average(a[:, 0], weights=weights)
+    sd = np.sqrt(np.average((a[:, 0] - mean) ** 2, weights=weights))
+    assert found.loc["alpha", "mean"] == pytest.approx(mean, abs=0.1 * sd)
+    assert found.loc["alpha", "sd"] == pytest.approx(sd, rel=0.1)
+    assert found.loc["psi", "mean"] == pytest.approx(11 / 14, abs=0.005)
+    assert found.loc["psi", "verdict"] == "trust"
 
 
 def missing_counts():

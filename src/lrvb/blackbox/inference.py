@@ -223,15 +223,25 @@ def _unanswered(fitted: Fitted) -> str:
 
 
 def _unseen(modes: Modes, log_evidence: float, found: Polished) -> float:
-    """The share of the evidence that modes have where no draw has been; log_evidence is the draws'."""
+    """The share of the evidence that modes have where no draw has been; log_evidence is the draws'.
+
+    Laplace's method may miss most of it, of a mirrored mode as of the draws' own: what it misses of the mode
+    nearest to the draws it is taken to miss of the others.
+    """
+    if not modes.found:
+        return 0.0
     mean, D = found.x.mean(axis=0), found.x.shape[1]
     inverse = np.linalg.pinv(np.cov(found.x.T).reshape(D, D), hermitian=True)
-    unseen = [
-        mode.log_evidence
-        for mode in modes.found
-        if (mode.x - mean) @ inverse @ (mode.x - mean) > (np.sqrt(D) + 3) ** 2
-    ]
-    return float(np.exp(logsumexp(unseen) - logsumexp([log_evidence, *unseen]))) if unseen else 0.0
+    away = np.array([(mode.x - mean) @ inverse @ (mode.x - mean) for mode in modes.found])
+    known = np.array([mode.log_evidence for mode in modes.found])
+    own = int(np.argmin(away))
+    missed = np.where(np.arange(len(known)) == own, 0.0, max(log_evidence - known[own], 0.0))
+    unseen = (known + missed)[away > (np.sqrt(D) + 3) ** 2]
+    return (
+        float(np.exp(logsumexp(unseen) - logsumexp([log_evidence, *unseen])))
+        if len(unseen)
+        else 0.0
+    )
 
 
 def _within_reason(density: Density) -> tuple[Density, dict[str, str]]:

@@ -135,7 +135,7 @@ class Batched:
                 return (jax.vmap(one, (None, 0))(constants, X),)
             return jax.vmap(jax.value_and_grad(one, argnums=1), (None, 0))(constants, X)
 
-        self._program = Program(every, brief=True)
+        self._program, self._what, self._met = Program(every, brief=True), what, False
 
     @in_double
     def __call__(self, X: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -143,14 +143,26 @@ class Batched:
         X = np.ascontiguousarray(X, dtype=np.float64)
         n = len(X)
         if n == self.batch:
-            return tuple(np.asarray(part) for part in self._program(self._constants, X))
+            return tuple(np.asarray(part) for part in self._run(X))
         padded = np.concatenate([X, np.repeat(X[-1:], -n % self.batch, axis=0)])
-        parts = [
-            self._program(self._constants, padded[i : i + self.batch])
-            for i in range(0, len(padded), self.batch)
-        ]
+        parts = [self._run(padded[i : i + self.batch]) for i in range(0, len(padded), self.batch)]
         found = zip(*parts, strict=True)
         return tuple(np.concatenate([np.asarray(p) for p in part])[:n] for part in found)
+
+    def _run(self, X: np.ndarray) -> Any:
+        """The program; what JAX says when it differentiates or compiles, at the first call, is told."""
+        if self._met:
+            return self._program(self._constants, X)
+        try:
+            found = self._program(self._constants, X)
+        except LrvbError:
+            raise
+        except Exception as error:
+            raise InvalidModel(
+                f"{self._what} could not be differentiated or compiled: it {told(error)}"
+            ) from error
+        self._met = True
+        return found
 
 
 def _names(site: str, shape: tuple[int, ...]) -> list[str]:
@@ -166,6 +178,8 @@ def _scalar(f: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
         value = jnp.asarray(f(x))
         if value.shape != ():
             raise InvalidModel(f"{what} has shape {value.shape}; it must be one number.")
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise InvalidModel(f"{what} is complex; it must be a real number.")
         return value.astype(jnp.float64)
 
     return checked

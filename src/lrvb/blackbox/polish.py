@@ -16,7 +16,7 @@ from .outposts import outposts
 
 CHAINS = 64
 ROUNDS = 6
-AGAIN = 4  # rounds of a second run
+AGAIN = 6  # rounds of a second run
 LATE = (
     10,
     8,
