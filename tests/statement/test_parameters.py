@@ -48,7 +48,7 @@ def test_every_start_reaches_the_optimum(form: str) -> None:
 
 
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "a number": (3, ("init is a int", "give a posterior, a fit, or a mapping")),
+    "a number": (3, ("init is an int", "give a posterior, a fit, or a mapping")),
     "a list": ([], ("init is a list", "{'tau': {'shape': 2.0, 'rate': 1.0}}")),
     "a model": (COUNTS.model, ("init is a NormalPoisson",)),
     "no such block": ({"gamma": {"loc": 1.0}}, ("'gamma'", "global blocks are: beta, tau")),

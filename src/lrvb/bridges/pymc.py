@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..blackbox.density import LIKELIHOOD, Density, first_line
+from ..data.tables import kind_of
 from ..errors import InvalidModel, LrvbError
 from ..numerics.double import in_double
 from .log_density import BlackBox, around, coordinate_names
@@ -40,7 +41,7 @@ def from_pymc(model: Any) -> BlackBox:
             hint = (
                 "; of a Bambi model give model.backend.model" if hasattr(model, "backend") else ""
             )
-            raise InvalidModel(f"model is a {type(model).__name__}; it must be a pymc.Model{hint}.")
+            raise InvalidModel(f"model is {kind_of(model)}; it must be a pymc.Model{hint}.")
         try:
             _state_erfcx()
             _state_betainc()

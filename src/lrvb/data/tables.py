@@ -304,3 +304,9 @@ def shortened(value: Any, most: int = 80) -> str:
     """A value as it is shown in a sentence."""
     text = " ".join(repr(value).split())
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value as it is named in a sentence: "an int", "a list"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"

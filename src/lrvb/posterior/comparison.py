@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.tables import kind_of
 from ..errors import InvalidModel
 from .noted import noted
 
@@ -100,7 +101,7 @@ def _left_out(name: Any, model: Any, by: Any) -> pd.DataFrame:
     answering = model if hasattr(model, "loo") else getattr(model, "posterior_", None)
     if answering is None or not hasattr(answering, "loo"):
         raise InvalidModel(
-            f"{name!r} is a {type(model).__name__}, which has no loo(); give fitted models, posteriors, or "
+            f"{name!r} is {kind_of(model)}, which has no loo(); give fitted models, posteriors, or "
             "tables of loo()."
         )
     if by is None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.tables import shortened
+from ..data.tables import kind_of, shortened
 from ..errors import InvalidModel
 from ..families.base import Family
 from ..numerics.double import in_double
@@ -35,7 +35,7 @@ def initial(alpha: MeanField, init: Any) -> np.ndarray:
         init = {name: init[name] for name in init}
     if not isinstance(init, Mapping):
         raise InvalidModel(
-            f"init is a {type(init).__name__}; give a posterior, a fit, or a mapping from blocks to "
+            f"init is {kind_of(init)}; give a posterior, a fit, or a mapping from blocks to "
             "moments or usual parameters, such as {'tau': {'shape': 2.0, 'rate': 1.0}}."
         )
     for name, given in init.items():

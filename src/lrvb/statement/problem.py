@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.tables import Rows, as_columns, length, missing_column, numeric, require
+from ..data.tables import Rows, as_columns, kind_of, length, missing_column, numeric, require
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..numerics.double import in_double
 from ..numerics.lazy import jnp
@@ -88,7 +88,7 @@ def state_problem(model: Model, data: Any) -> Problem:
             if hasattr(model, "fit")
             else "subclass lrvb.Model"
         )
-        raise InvalidModel(f"The model is a {type(model).__name__}; {own}.")
+        raise InvalidModel(f"The model is {kind_of(model)}; {own}.")
     name = type(model).__name__
     has_local_term = overrides(model, "local_term") or model.log_row is not None
     if data is None and (has_local_term or model.columns):

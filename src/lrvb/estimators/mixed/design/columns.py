@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ....data.tables import as_columns, length, refuse_lazy, shortened
+from ....data.tables import as_columns, kind_of, length, refuse_lazy, shortened
 from ....errors import InvalidData, InvalidModel
 
 SHOWN = 5  # rows or names listed before an ellipsis
@@ -224,7 +224,7 @@ def _refuse_parts(name: str, values: np.ndarray, rows: pd.Index) -> None:
     for row, value in zip(rows, values, strict=True):
         if not isinstance(value, Hashable):
             raise InvalidData(
-                f"Column '{name}', row {row}: the value {shortened(value)} is a {type(value).__name__}, "
+                f"Column '{name}', row {row}: the value {shortened(value)} is {kind_of(value)}, "
                 "but a cell holds one number or one label. Make columns of its parts.",
                 column=name,
                 row=int(row),
