@@ -37,7 +37,7 @@ def integrate_density(
         return log_density(bend.natural(x)) + bend.log_jacobian(x)
 
     mode = steadied(target, climb(target, bend.bend(first.x)))
-    proposal = spread_over(target, probed(target, mode.x, mode.axes()), mode, bend, terms)
+    proposal = spread_over(target, probed(target, mode.x, mode.axes()), bend, terms)
     log = np.array(kinds) == "log"
     wanting = uncertain(lambda x: in_sds(bend.natural(x), log))
     weighted = integrate(

@@ -22,6 +22,7 @@ from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced
 from .nested import Nested
 from .nested_sums import TooManyNodes
+from .origins import spread_over
 from .path import Path
 from .proposals import Proposal, fit_again, fit_blocks, probed
 from .scattered import Scattered
@@ -141,7 +142,9 @@ def _drawn(
                 path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, (stand or inside).work)
-    proposal = probed(path.log_density, path.start, path.axes)
+    single_mode = probed(path.log_density, path.start, path.axes)
+    terms = inside.terms if isinstance(inside, Factor) else ()
+    proposal = spread_over(path.log_density, single_mode, path.bend, terms, p)
     if nested and tabled is None:
         x = proposal.draw(_FIRST, seed)
         log_w = path.log_density(x) - proposal.log_density(x)

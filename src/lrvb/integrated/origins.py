@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from .coordinates import Bend
-from .mode import Mode
 from .proposals import Mixture, Proposal, SplitT, Target, degrees
 from .terms import Term
 
@@ -36,17 +35,22 @@ def elsewhere(theta: np.ndarray, terms: Sequence[Term]) -> tuple[np.ndarray, np.
 
 
 def spread_over(
-    target: Target, proposal: Proposal, mode: Mode, bend: Bend, terms: Sequence[Term]
+    target: Target, proposal: SplitT, bend: Bend, terms: Sequence[Term], p: int = 0
 ) -> Proposal:
-    """The proposal of a mode, with draws of the shelf if there is one: of scale one where it is bent."""
-    theta, moved = elsewhere(bend.natural(mode.x), terms)
+    """The proposal of a mode, with draws of the shelf if there is one: of scale one where it is bent.
+
+    The first p coordinates are of coefficients given the others, which are bent and begin with the terms'.
+    """
+    mode = proposal.center
+    theta, moved = elsewhere(bend.natural(mode[p:]), terms)
     if not moved.any():
         return proposal
-    center = bend.bend(theta)
-    if not target(center[None])[0] > mode.value - _BELOW:
+    center = np.r_[mode[:p], bend.bend(theta)]
+    here, there = target(np.array([mode, center]))
+    if not there > here - _BELOW:
         return proposal
-    axes = mode.axes()
-    sd = np.where(moved, 1.0, _ROOM * np.sqrt((axes**2).sum(1)))
+    moved = np.r_[np.zeros(p, dtype=bool), moved]
+    sd = np.where(moved, 1.0, _ROOM * np.sqrt((proposal.axes**2).sum(1)))
     d = len(center)
     wide = SplitT(center, np.diag(sd), np.ones(d), np.ones(d), degrees(d))
     return Mixture((proposal, wide), np.array([1 - _SHARE, _SHARE]))
