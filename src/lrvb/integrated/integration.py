@@ -132,9 +132,9 @@ def _drawn(
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
     path = Path(density, mode, hessian, straight=straight)
     if few:
-        proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
+        few_probes = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
-            found = _learnt(whole, inside, path, proposal, log, seed, progress)
+            found = _learnt(whole, inside, path, few_probes, log, seed, progress)
             return _stated(found, inside) if isinstance(inside, Starred) else found
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
@@ -142,9 +142,9 @@ def _drawn(
                 path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, (stand or inside).work)
-    single_mode = probed(path.log_density, path.start, path.axes)
+    alone = probed(path.log_density, path.start, path.axes)
     terms = inside.terms if isinstance(inside, Factor) else ()
-    proposal = spread_over(path.log_density, single_mode, path.bend, terms, p)
+    proposal = spread_over(path.log_density, alone, path.bend, terms, p)
     if nested and tabled is None:
         x = proposal.draw(_FIRST, seed)
         log_w = path.log_density(x) - proposal.log_density(x)
