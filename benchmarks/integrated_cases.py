@@ -20,9 +20,10 @@ import pandas as pd
 from lrvb.estimators.mixed.design.design import Design, build
 from lrvb.integrated.choice import choose
 from lrvb.integrated.density import Density
+from lrvb.integrated.direct import integrate_gaussian
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Weighted
-from lrvb.integrated.integration import integrate_gaussian, integrate_path
+from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.terms import Term
 from lrvb.prior import Gamma, Wishart

@@ -15,9 +15,10 @@ from small import intercepts, regression, sloped
 import lrvb
 from integrated.small import NORMAL_ROWS
 from lrvb.integrated.density import Density
+from lrvb.integrated.direct import integrate_gaussian
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Budget
-from lrvb.integrated.integration import integrate_gaussian, integrate_path
+from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from small import crossed, dispersion, intercepts, regression
 
 from lrvb.integrated import integration
+from lrvb.integrated.direct import longest_steps
 from lrvb.integrated.effort import enough
 from lrvb.integrated.few import _some_rows, sds, tabulate, thinned
 from lrvb.integrated.integration import NODE_ERROR
@@ -45,7 +46,7 @@ def two(family: str, each: int = 1) -> Nested:
 
 def table(inside: Levels | Nested) -> tuple[Tabled, np.ndarray]:
     """A table at the mode with its nodes, and points of a normal posterior around it."""
-    longest = integration._longest(inside.kinds)
+    longest = longest_steps(inside.kinds)
     tabled, mode = tabulate(inside, inside.start(), longest)
     log = np.array(inside.kinds) == "log"
     up = np.where(log, 2 * sds(mode), 0.0)
@@ -155,7 +156,7 @@ def test_an_inner_sd_that_rows_hardly_know_has_no_table():
     """Zeros and ones with an effect of every row: then the rows themselves are asked."""
     nested = two("bernoulli")
     with pytest.raises(NotSmooth, match="too little of the inner sd"):
-        tabulate(nested, nested.start(), integration._longest(nested.kinds))
+        tabulate(nested, nested.start(), longest_steps(nested.kinds))
 
 
 def test_slopes_of_outer_levels_are_derivatives():

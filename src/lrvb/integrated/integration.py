@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from .cells import TabledCells
 from .chain import Chain
-from .coordinates import Bend, Kind
 from .crossed import Crossed
+from .direct import Progress, longest_steps
 from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .few import can_tabulate, tabulate
-from .gaussian import Gaussian
 from .held import Held, can_hold
 from .importance import Budget, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
-from .mode import Mode, NoMode, climb, differenced, steadied
+from .mode import Mode, NoMode, climb, differenced
 from .nested import Nested
 from .nested_sums import TooManyNodes
+from .origins import spread_over
 from .path import Path
-from .proposals import Proposal, Target, fit_again, fit_blocks, probed
+from .proposals import Proposal, fit_again, fit_blocks, probed
 from .scattered import Scattered
 from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
@@ -33,7 +32,6 @@ from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_ne
 from .tabled import Tabled
 from .wanting import in_sds, uncertain
 
-Progress = Callable[[int, int], None]
 NESTED = Nested | Chain | Starred  # whose levels' moments cost as much as the density
 
 NODE_ERROR = 0.05  # of a log density, that sums may be off by at a draw
@@ -50,47 +48,6 @@ _FIRST = 128  # draws of a start that tell where nodes will be needed
 _MANY = 1000  # rows of nested factors, of more of which some find the mode first
 _NEAR = 0.3  # to so many of their sds
 _WORST = 4  # of the draws where sums were checked, that new nodes must suit
-
-
-def integrate_density(
-    log_density: Target,
-    kinds: list[Kind],
-    start: np.ndarray,
-    budget: Budget,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Integral:
-    """θ of any log density, vectorised over points (n, d), of a few coordinates of these kinds."""
-    first = steadied(log_density, climb(log_density, start, longest=_longest(kinds)))
-    bend = Bend(kinds, first.x)
-
-    def target(x: np.ndarray) -> np.ndarray:
-        return log_density(bend.natural(x)) + bend.log_jacobian(x)
-
-    mode = steadied(target, climb(target, bend.bend(first.x)))
-    proposal = probed(target, mode.x, mode.axes())
-    log = np.array(kinds) == "log"
-    wanting = uncertain(lambda x: in_sds(bend.natural(x), log))
-    weighted = integrate(
-        target,
-        proposal,
-        budget=budget,
-        seed=seed,
-        progress=progress,
-        wanting=wanting,
-        again=lambda x, w: fit_again(x, w, 0),
-    )
-    return Integral(bend.natural(weighted.x), weighted)
-
-
-def integrate_gaussian(
-    inside: Gaussian, budget: Budget | None = None, seed: int = 0, progress: Progress | None = None
-) -> Integral:
-    """θ of a gaussian response: all coefficients are exact inside."""
-    kinds = inside.kinds
-    levels = min((term.levels for term in inside.terms), default=len(inside.rows.X))
-    budget = affordable(budget or enough(len(kinds), levels), inside.work)
-    return integrate_density(inside.log_density, kinds, inside.start(), budget, seed, progress)
 
 
 def integrate_path(
@@ -125,7 +82,7 @@ def _drawn(
     """With `tables` one of them stands for the rows; `NotSmooth` where there is none that does."""
     inside: Integrand = whole
     kinds, p = inside.kinds, inside.p
-    longest, log = _longest(kinds), np.array(kinds) == "log"
+    longest, log = longest_steps(kinds), np.array(kinds) == "log"
     theta = whole.start() if start is None else start
     tabled: Tabled | TabledCells | None = None
     if tables and not isinstance(inside, Crossed):
@@ -175,9 +132,9 @@ def _drawn(
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
     path = Path(density, mode, hessian, straight=straight)
     if few:
-        proposal = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
+        few_probes = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
-            found = _learnt(whole, inside, path, proposal, log, seed, progress)
+            found = _learnt(whole, inside, path, few_probes, log, seed, progress)
             return _stated(found, inside) if isinstance(inside, Starred) else found
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
             wanted = affordable(wanted, inside.work)
@@ -185,7 +142,9 @@ def _drawn(
                 path = Path(density, mode, hessian)
     else:
         wanted = affordable(wanted, (stand or inside).work)
-    proposal = probed(path.log_density, path.start, path.axes)
+    alone = probed(path.log_density, path.start, path.axes)
+    terms = inside.terms if isinstance(inside, Factor) else ()
+    proposal = spread_over(path.log_density, alone, path.bend, terms, p)
     if nested and tabled is None:
         x = proposal.draw(_FIRST, seed)
         log_w = path.log_density(x) - proposal.log_density(x)
@@ -258,7 +217,9 @@ def integrate_scattered(
     inside: Scattered, seed: int = 0, progress: Progress | None = None
 ) -> Integral:
     """θ of a factor whose levels are in parts, elsewhere; `NotSmooth` where they tell too little of it."""
-    return integrate_many(inside, inside, inside.start(), _longest(inside.kinds), seed, progress)
+    return integrate_many(
+        inside, inside, inside.start(), longest_steps(inside.kinds), seed, progress
+    )
 
 
 def _is_many(budget: Budget, inside: Factor) -> bool:
@@ -393,8 +354,3 @@ def _known(inside: Starred, path: Path) -> Known:
         return np.where(np.isnan(found), -np.inf, found)
 
     return Known(part, lambda x: inside.smooth(path.natural(x), x, path.theta))
-
-
-def _longest(kinds: list[Kind]) -> np.ndarray:
-    """Newton's longest step of each coordinate: log sds and their like by 1, coefficients freely."""
-    return np.where(np.array(kinds) == "free", np.inf, 1.0)

@@ -111,8 +111,13 @@ class Term:
 
         As the intercept's sd s goes to zero, (sds, R) → Σ → θ on (1, x − x̄) has the Jacobian s⁻ᵠ|Σ| ∝ s²⁻ᵠ.
         """
+        return self.at_zero and self.q > 2
+
+    @property
+    def at_zero(self) -> bool:
+        """Whether the priors are of an intercept at x = 0, and θ of one at x̄."""
         stated = isinstance(self.sds, tuple) and not self.centred and not self.as_they_are
-        return stated and self.q > 2 and len(self.ones) > 0
+        return stated and self.q > 1 and len(self.ones) > 0
 
     def on(self, rows: np.ndarray, codes: np.ndarray | None = None, levels: int = 0) -> Term:
         """The term on some of the rows, with other levels if asked for, and Σ in the same basis."""

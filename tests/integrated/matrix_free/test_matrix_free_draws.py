@@ -8,8 +8,8 @@ from crossing import RESIDUAL, model, rows_and_terms
 from small import intercepts
 
 from integrated.small import NORMAL_ROWS
+from lrvb.integrated.direct import integrate_gaussian
 from lrvb.integrated.gaussian import Gaussian
-from lrvb.integrated.integration import integrate_gaussian
 from lrvb.integrated.matrix_free import integration
 from lrvb.integrated.matrix_free.integration import integrate_matrix_free
 from lrvb.integrated.matrix_free.model import MatrixFree

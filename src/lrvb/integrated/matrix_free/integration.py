@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..direct import integrate_density
+from ..effort import enough
 from ..importance import Budget, resampled
-from ..integration import Integral, enough, integrate_density
+from ..integral import Integral
 from ..wanting import MEAN_ERROR
 from .model import MatrixFree
 from .preparation import check, prepare, reprobe

@@ -11,11 +11,12 @@ from scipy.linalg import block_diag
 from ....errors import LrvbError
 from ....integrated.block.integration import integrate_block
 from ....integrated.block.model import Block
+from ....integrated.direct import integrate_gaussian
 from ....integrated.effort import TooMuchWork
 from ....integrated.gaussian import Gaussian
 from ....integrated.inside import Effects, Evaluable, Inside
 from ....integrated.integral import Integral
-from ....integrated.integration import integrate_gaussian, integrate_path, integrate_scattered
+from ....integrated.integration import integrate_path, integrate_scattered
 from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode

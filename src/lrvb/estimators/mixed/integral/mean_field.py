@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
+from ....integrated.direct import integrate_density
 from ....integrated.effort import EASY
 from ....integrated.importance import Budget, resampled
 from ....integrated.inside import Evaluable, Inside
-from ....integrated.integration import integrate_density
 from ....integrated.laplace import conditional_mode
 from ....integrated.mode import Mode, differenced
 from ....integrated.normal import Normal

@@ -325,8 +325,8 @@ def _wrong_kind(
     """The error for a prior of the wrong kind."""
     words = {
         "coefficient": "a fixed effect, which takes lrvb.prior.Normal(mean, sd)",
-        "sd": "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), or "
-        "lrvb.prior.Gamma(shape, rate) of the precision",
+        "sd": "a standard deviation, which takes lrvb.prior.HalfStudentT(df, scale), "
+        "HalfNormal(scale) or Exponential(rate), or lrvb.prior.Gamma(shape, rate) of the precision",
         "correlations": "a term's correlations, which take lrvb.prior.LKJ(eta)",
         "precision matrix": "a correlated term, which takes lrvb.prior.Wishart(dof, scale)",
     }
