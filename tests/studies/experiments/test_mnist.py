@@ -78,4 +78,15 @@ def test_the_certified_series_is_shown_and_told(tables, settings, tmp_path):
     assert found.numbers.loc["Λ: certified sd ÷ Gibbs sd, mean", "ours"] == 1.0
     assert "k-hat 0.30 and 702 trust in uint8" in found.reason
     assert any("certified" in check for check in found.checks)
+    wide = made.assign(sd=np.where(made["reading"] == "int8", 1.2, 1.0) * made["sd"])
+
+    def held(made):
+        checks = mnist.EXPERIMENT.findings({**tables, "certified": made}, settings).checks
+        return next(holds for check, holds in checks.items() if "certified" in check)
+
+    assert held(made)
+    assert not held(wide)
+    doubtful = wide.assign(verdict=np.where(made["reading"] == "int8", "doubtful", "trust"))
+    assert held(doubtful)  # what is not confirmed claims nothing, and the words beside it say so
+    assert not held(wide.assign(verdict="doubtful"))
     check_figures(mnist.EXPERIMENT, {**tables, "certified": made}, tmp_path)
