@@ -35,6 +35,18 @@ class Squared(lrvb.Model):
         return -(fourth - 2 * 4.0 * m.theta.xx) / (2 * 0.1) - m.theta.xx / 50
 
 
+class Product(lrvb.Model):
+    """y ~ N(ab, 1): the signs of a and b are not known, and the two optima are about two sds apart."""
+
+    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
+
+    def global_term(self, m):
+        return -(m.a.xx + m.b.xx) / 8
+
+    def local_term(self, m, z, row):
+        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
+
+
 class StudentT(lrvb.Model):
     """A t posterior with two degrees of freedom: no variance."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checked_models import BY_NAME, Squared, regression
+from checked_models import BY_NAME, Product, Squared, regression
 from numpy.testing import assert_allclose
 
 import lrvb
@@ -22,18 +22,6 @@ def test_two_far_modes_are_never_trusted():
     assert certificate.k_hat < 0.7
     assert 0.4 < certificate.others < 0.6
     assert certificate.summary().loc["theta", "verdict"] == "do not trust"
-
-
-class Product(lrvb.Model):
-    """y ~ N(ab, 1): the signs of a and b are not known, and the two optima are about two sds apart."""
-
-    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
-
-    def global_term(self, m):
-        return -(m.a.xx + m.b.xx) / 8
-
-    def local_term(self, m, z, row):
-        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
 
 
 @pytest.mark.parametrize("y", [0.6, 1.1])

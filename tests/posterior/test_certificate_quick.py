@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from checked_models import Product
 
 import lrvb
 from cases import CASES
@@ -25,18 +26,6 @@ class Squared(lrvb.Model):
     def global_term(self, m):
         fourth = 3 * m.theta.xx**2 - 2 * m.theta.x**4
         return -(fourth - 8 * m.theta.xx) / 0.2 - m.theta.xx / 50
-
-
-class Product(lrvb.Model):
-    """y ~ N(ab, 1), a and b ~ N(0, 4): along both axes the posterior is as wide as the prior."""
-
-    global_blocks = {"a": lrvb.Normal(), "b": lrvb.Normal()}
-
-    def global_term(self, m):
-        return -(m.a.xx + m.b.xx) / 8
-
-    def local_term(self, m, z, row):
-        return row.y * m.a.x * m.b.x - m.a.xx * m.b.xx / 2
 
 
 @pytest.fixture(scope="module")

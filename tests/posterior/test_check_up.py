@@ -11,7 +11,7 @@ from sklearn.datasets import load_linnerud
 import lrvb
 from lrvb.posterior.check_up import BAD, GOOD, LOOK
 from lrvb.posterior.prior_steps import asked, plain_step_changes
-from posterior.test_what_if import Coefficients, Line, line
+from posterior.what_if_cases import Coefficients, Line, line
 
 
 def test_a_good_answer():

@@ -13,7 +13,7 @@ import lrvb
 from cases import CASES
 from lrvb.engine.sensitivity import refit_weighted
 from mixtures import fitted
-from posterior.test_what_if import Coefficients, Line, line
+from posterior.what_if_cases import Coefficients, Line, line
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from what_if_cases import Line, line
+from what_if_cases import Coefficients, Line, line
 
 import lrvb
 from lrvb.engine.sensitivity import refit_weighted
 from mixtures import overlapping
-
-
-class Coefficients(lrvb.Model):
-    """y ~ N(xᵀβ, 1/τ), all coefficients in one factor."""
-
-    columns = ("X", "y")
-
-    def global_blocks(self, rows):
-        return {"beta": lrvb.MultivariateNormal(rows.columns["X"].shape[1]), "tau": lrvb.Gamma()}
-
-    def global_term(self, m):
-        return -jnp.trace(m.beta.xx) / 2 - m.tau.x
-
-    def local_term(self, m, z, row):
-        square = row.X @ m.beta.xx @ row.X
-        return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * (row.X @ m.beta.x) + square)) / 2
 
 
 @pytest.fixture(scope="module")
@@ -397,20 +380,6 @@ def test_a_matrix_of_a_prior_is_followed_by_its_factor():
     number, matrix = tables
     assert_allclose(matrix["d_sd"], 0.4 * number["d_sd"][matrix.index], rtol=1e-6)
     assert (matrix["value"] == 1.0).all()
-
-
-def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
-    """And the table says so; means are exact."""
-    answer = lrvb.infer(Line(slope_var=0.05), line(60))
-    exact = answer.prior_sensitivity("b")
-    monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
-    monkeypatch.setattr("lrvb.posterior.sensitivity.MANY_ROWS", 30)
-    monkeypatch.setattr("lrvb.posterior.deletion.MANY", 30)
-    again = lrvb.summarize(answer.response)
-    table = again.prior_sensitivity("b")
-    assert_allclose(table["d_mean"], exact["d_mean"], rtol=1e-12)
-    assert "d_sd is by a sample of 30 of the rows." in repr(table)
-    assert not again._what_if().influence(np.arange(2)).refitted.any()
 
 
 def test_files_keep_no_derivatives(posterior, tmp_path):

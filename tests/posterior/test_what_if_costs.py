@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+from numpy.testing import assert_allclose
 from what_if_cases import Line, line
 
 import lrvb
@@ -66,3 +67,17 @@ def test_influence_holds_one_table_and_no_copy_of_it():
         tracemalloc.stop()
     assert np.isfinite(table.to_numpy()).all()
     assert peak < 8 * n * (len(names) + 5)
+
+
+def test_many_rows_are_sampled_for_sds_and_not_refitted(monkeypatch):
+    """And the table says so; means are exact."""
+    answer = lrvb.infer(Line(slope_var=0.05), line(60))
+    exact = answer.prior_sensitivity("b")
+    monkeypatch.setattr("lrvb.posterior.sensitivity.SAMPLED", 30)
+    monkeypatch.setattr("lrvb.posterior.sensitivity.MANY_ROWS", 30)
+    monkeypatch.setattr("lrvb.posterior.deletion.MANY", 30)
+    again = lrvb.summarize(answer.response)
+    table = again.prior_sensitivity("b")
+    assert_allclose(table["d_mean"], exact["d_mean"], rtol=1e-12)
+    assert "d_sd is by a sample of 30 of the rows." in repr(table)
+    assert not again._what_if().influence(np.arange(2)).refitted.any()

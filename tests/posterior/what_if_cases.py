@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -25,6 +26,22 @@ class Line(lrvb.Model):
         mean = m.a.x + m.b.x * row.x
         square = m.a.xx + 2 * m.a.x * m.b.x * row.x + m.b.xx * row.x**2
         return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * mean + square)) / 2
+
+
+class Coefficients(lrvb.Model):
+    """y ~ N(xᵀβ, 1/τ), all coefficients in one factor."""
+
+    columns = ("X", "y")
+
+    def global_blocks(self, rows):
+        return {"beta": lrvb.MultivariateNormal(rows.columns["X"].shape[1]), "tau": lrvb.Gamma()}
+
+    def global_term(self, m):
+        return -jnp.trace(m.beta.xx) / 2 - m.tau.x
+
+    def local_term(self, m, z, row):
+        square = row.X @ m.beta.xx @ row.X
+        return (m.tau.log_x - m.tau.x * (row.y**2 - 2 * row.y * (row.X @ m.beta.x) + square)) / 2
 
 
 def line(n: int = 40, seed: int = 0, slope: float = 0.5) -> pd.DataFrame:
