@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from bridge_table import report
 from diamonds_like import NAME as DIAMONDS
 from diamonds_like import diamonds_like
 from posteriordb_regressions import REGRESSIONS, Regression, regression
@@ -142,7 +143,6 @@ METHODS: dict[str, Callable[[Case], Any]] = {
 }
 TWINS = ("lrvb (PyMC)", "PyMC ADVI", "Pathfinder", "DADVI")
 EXTRAS = ("Pathfinder", "DADVI")  # of pymc-extras
-LONG = {"NUTS": 1000, "NUTS, 8000 draws": 8000}
 LIMIT = 200  # seconds of one measurement
 
 
@@ -321,47 +321,6 @@ def _line(row: dict[str, Any]) -> str:
         f"{head}mean {row['mean']:.3f}, log sd {row['log sd']:.3f}, {row['cpu']:.1f} s, "
         f"{row['gradients']} gradients"
     )
-
-
-def same_error(table: pd.DataFrame, case: str) -> tuple[float, float] | None:
-    """Draws and seconds with which NUTS would have our worst error, by its runs of 1000 and 8000 draws.
-
-    Its errors are c/√draws, c the root mean square of both runs', and its seconds a constant and as many for
-    each draw. An error of ours below the reference's own makes the draws too few, never too many.
-    """
-    own = table[table["case"] == case].set_index("method")
-    if not {"lrvb", *LONG} <= set(own.index):
-        return None
-    error = own[["mean", "log sd"]].max(axis=1)
-    few, many = LONG
-    n = np.array([LONG[few], LONG[many]])
-    c = np.sqrt(np.mean(error[[few, many]].to_numpy() ** 2 * n))
-    each = max(own.loc[many, "cpu"] - own.loc[few, "cpu"], 0.0) / (n[1] - n[0])
-    draws = float((c / error["lrvb"]) ** 2)
-    return draws, float(own.loc[few, "cpu"] + each * (draws - n[0]))
-
-
-def _same_error(case: str, table: pd.DataFrame) -> str:
-    found = same_error(table, case)
-    if found is None:
-        return ""
-    ours = float(table[(table["case"] == case) & (table["method"] == "lrvb")]["cpu"].iloc[0])
-    times = f"{found[1] / ours:.0f} times ours"
-    return f"{case}: NUTS has our error after {found[0]:.0f} draws and {found[1]:.0f} s, {times}"
-
-
-def report(table: pd.DataFrame) -> None:
-    """Everyone's errors and seconds case by case, and their medians and worst."""
-    for column in ("mean", "log sd", "cpu"):
-        wide = table.pivot(index="case", columns="method", values=column)
-        wide = wide[[method for method in METHODS if method in wide]]
-        print(f"\n{column}\n{wide.round(2).to_string(na_rep='–')}")
-    print("\nthe same error")
-    for case in sorted(set(table["case"])):
-        print(_same_error(case, table) or f"{case}: not both runs of NUTS and ours")
-    groups = table.groupby("method", sort=False)[["mean", "log sd", "cpu", "gradients"]]
-    print(f"\nmedians\n{groups.median().round(3).assign(cases=groups.size())}")
-    print(f"\nworst\n{groups.max().round(3)}")
 
 
 if __name__ == "__main__":
