@@ -21,6 +21,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -258,16 +259,24 @@ def in_a_fresh_process(
     python = peers if peers and method in EXTRAS else sys.executable
     command = [python, __file__, str(folder), "--one", name, method]
     environment = {**os.environ, "LRVB_CACHE_DIR": "off"}
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=limit
-        )
+        told, complaint = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # what it started ends with it
+        process.communicate()
         return {"why": f"over {limit:.0f} s"}
-    lines = done.stdout.strip().splitlines()
-    if done.returncode == 0 and lines:
+    lines = told.strip().splitlines()
+    if process.returncode == 0 and lines:
         return json.loads(lines[-1])
-    return {"why": (done.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+    return {"why": (complaint.strip().splitlines() or ["no answer"])[-1][:200]}
 
 
 def main() -> None:
