@@ -129,9 +129,6 @@ MATRICES = st.one_of(
 )
 
 
-USES = ["predict", "predict_proba", "score", "score_samples"]
-
-
 def options(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     """At most one odd option."""
     return st.dictionaries(st.sampled_from(names), THINGS, max_size=1)

@@ -107,3 +107,80 @@ def test_a_method_that_a_family_lacks_is_named(tmp_path: Path) -> None:
         posterior.draws(3, seed=0)
     with pytest.raises(lrvb.InvalidModel, match="Bare has no method params"):
         posterior.fit.params()
+
+
+class Axes:
+    """What a figure takes for Matplotlib's axes."""
+
+    def axvline(self) -> None: ...
+
+
+FIGURES: dict[str, str] = {
+    "mixture": "GaussianMixture",
+    "coefficients": "MixedModel",
+    "ranef": "MixedModel",
+    "smooth": "MixedModel",
+    "fitted": "MixedModel",
+    "predictive_check": "MixedModel",
+    "residuals": "MixedModel",
+    "effect": "MixedModel",
+    "comparisons": "comparisons",
+    "certificate": "certificate_",
+    "prior_sensitivity": r"posterior\.prior_sensitivity\(\)",
+    "influence": r"posterior\.influence\(\)",
+    "robust": "posterior_",
+}
+
+
+def test_every_figure_has_its_sentence() -> None:
+    assert set(FIGURES) == set(lrvb.plot.__all__)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_of_the_wrong_object(figure: str) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    more = ["x"] if figure in ("smooth", "mixture", "effect") else []
+    with pytest.raises(lrvb.InvalidModel, match=f"An int was given; .*{FIGURES[figure]}"):
+        getattr(lrvb.plot, figure)(3, *more)
+
+
+def test_axes_of_a_figure(model: lrvb.MixedModel) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    with pytest.raises(lrvb.InvalidModel, match="ax is an int; give one of Matplotlib's axes"):
+        lrvb.plot.coefficients(model, ax=3)  # type: ignore[arg-type] - what is tested
+    with pytest.raises(lrvb.InvalidModel, match="given by name, ax="):
+        lrvb.plot.coefficients(model, Axes())
+    with pytest.raises(lrvb.InvalidModel, match="no column 'y'; there are: x, spp, g"):
+        lrvb.plot.effect(model, "y")
+
+
+def test_names_in_the_place_of_a_method(model: lrvb.MixedModel) -> None:
+    for ask in (model.posterior_.mean, model.posterior_.sd, model.posterior_.cov):
+        with pytest.raises(lrvb.InvalidModel, match=r"method='x' must be .* go into one list"):
+            ask("Intercept", "x")
+    with pytest.raises(lrvb.InvalidModel, match=r"method='y' must be [^.]*\.$"):
+        model.posterior_.cov("x", "y")
+
+
+def test_a_question_of_the_posterior_says_so(model: lrvb.MixedModel) -> None:
+    with pytest.raises(
+        AttributeError, match=r"'influence'; its posterior has: posterior_\.influence"
+    ):
+        model.influence("x")
+    with pytest.raises(AttributeError, match=r"no attribute 'sumary'$") as found:
+        model.sumary()
+    assert (found.value.name, found.value.obj) == ("sumary", model)
+
+
+def test_files_that_are_folders(tmp_path: Path, model: lrvb.MixedModel) -> None:
+    for save in (model.save, model.posterior_.save):
+        with pytest.raises(lrvb.InvalidData, match="it is a folder"):
+            save(tmp_path)
+        with pytest.raises(lrvb.InvalidData, match="there is no such folder"):
+            save(tmp_path / "none" / "fit.npz")
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0], ["a"] * N, [np.nan] * N, [-1.0] * N, [{}] * N])
+def test_weights_of_a_mixture(weights: Any) -> None:
+    with pytest.raises(lrvb.InvalidData, match=r"sample_weight .*each of the 60 rows"):
+        lrvb.GaussianMixture(1).fit(DATA[["x"]], sample_weight=weights)

@@ -1,6 +1,6 @@
-"""Runs the pages of the gallery and puts the figure that each of them saves beside the others.
+"""Runs the pages that have a figure of their own, and puts what they save among the images.
 
-Every page ends by saving one figure under its own name, doctor.md as doctor.png; `make docs` runs this.
+Each saves one figure under its own name, doctor.md as doctor.png; `make docs` runs this.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ def run(page: Path) -> None:
 def main(names: list[str]) -> None:
     """The pages named, or all of them."""
     os.environ["MPLBACKEND"] = "Agg"
-    target = DOCS / "images" / "gallery"
-    target.mkdir(parents=True, exist_ok=True)
-    for page in sorted((DOCS / "gallery").glob("*.md")):
+    gallery = sorted((DOCS / "gallery").glob("*.md"))
+    for page in [DOCS / "mixed.md", DOCS / "mixture.md", *gallery]:
         if page.stem == "index" or (names and page.stem not in names):
             continue
+        target = DOCS / "images" / page.parent.relative_to(DOCS) / f"{page.stem}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             run(page)
-            shutil.copy(f"{page.stem}.png", target / f"{page.stem}.png")
+            shutil.copy(f"{page.stem}.png", target)
             os.chdir(DOCS)
-        print(f"gallery/{page.stem}.md has its figure")
+        print(f"{page.relative_to(DOCS)} has its figure")
 
 
 if __name__ == "__main__":

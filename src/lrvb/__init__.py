@@ -4,6 +4,7 @@ State a model (or pick one from `lrvb.models`), call `lrvb.infer`, and ask the p
 standard deviations, covariances of anything, and the local variables of every row.
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -127,7 +128,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name], __name__), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'lrvb' has no attribute '{name}'")
+    raise AttributeError(
+        f"module 'lrvb' has no attribute '{name}'", name=name, obj=sys.modules[__name__]
+    )
 
 
 def __dir__() -> list[str]:

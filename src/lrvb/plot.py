@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from .data.tables import kind_of
+from .errors import InvalidModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_MIXTURE, _MODEL = "a fitted GaussianMixture", "a fitted MixedModel"
 
 
 def mixture(
@@ -24,10 +31,9 @@ def mixture(
     with the 95 % region of that mean, filled by linear response and dashed by mean field. Without
     `ax` a new figure also shows each mean's region enlarged. Returns the main axes.
     """
-    try:
+    with _matplotlib():
         from .report.mixture_plots import draw_mixture
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(estimator, "component_weights", _MIXTURE, ax, columns)
     return draw_mixture(estimator, X, columns, ax, draws=draws, seed=seed)
 
 
@@ -36,12 +42,12 @@ def coefficients(
 ) -> Axes:
     """The fixed effects of a fitted `MixedModel`, each with both intervals.
 
-    Blue by linear response, orange by the variational fit alone. `names` chooses some of them.
+    Blue are the answer's, orange what mean field, or a variational fit alone, would have said. `names`
+    chooses some of them.
     """
-    try:
+    with _matplotlib():
         from .report.mixed_plots import draw_coefficients
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax, names)
     return draw_coefficients(model, names, ax, prob=prob)
 
 
@@ -52,10 +58,9 @@ def ranef(
 
     `term` is one coefficient of a fitted `MixedModel`, such as "1|g"; the first by default.
     """
-    try:
+    with _matplotlib():
         from .report.mixed_plots import draw_ranef
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax, term)
     return draw_ranef(model, term, ax, prob=prob)
 
 
@@ -64,10 +69,9 @@ def smooth(model: Any, name: str, ax: Axes | None = None, *, prob: float = 0.94)
 
     One curve for every level of a smooth by a group. The scale is that of the linear predictor.
     """
-    try:
+    with _matplotlib():
         from .report.smooth_plots import draw_smooth
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax, name)
     return draw_smooth(model, name, ax, prob=prob)
 
 
@@ -77,10 +81,9 @@ def fitted(model: Any, ax: Axes | None = None, *, interval: float = 0.9, seed: i
     For zeros and ones: the share of ones among rows with similar fitted probabilities. Of many
     rows a part is drawn, chosen by `seed`.
     """
-    try:
+    with _matplotlib():
         from .report.mixed_plots import draw_fitted
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax)
     return draw_fitted(model, ax, interval=interval, seed=seed)
 
 
@@ -92,10 +95,9 @@ def predictive_check(
     Small whole numbers by their shares of the rows, with the middle 90 % of the replicates; other
     responses by their distribution functions.
     """
-    try:
+    with _matplotlib():
         from .report.check_plots import draw_predictive
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax)
     return draw_predictive(model, ax, replicates=replicates, seed=seed)
 
 
@@ -105,10 +107,9 @@ def residuals(model: Any, ax: Axes | None = None, *, kind: str = "quantile", see
     Without `ax` a second panel has them sorted against a normal's. `kind` is as in
     `MixedModel.residuals`; quantile residuals of a right model are standard normal.
     """
-    try:
+    with _matplotlib():
         from .report.check_plots import draw_residuals
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax)
     return draw_residuals(model, ax, kind=kind, seed=seed)
 
 
@@ -125,19 +126,17 @@ def effect(
 
     One curve for every value of the column `by`. `groups` is as in `MixedModel.predict`.
     """
-    try:
+    with _matplotlib():
         from .report.marginal_plots import draw_effect
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(model, "ranef", _MODEL, ax, variable)
     return draw_effect(model, variable, by, ax, groups=groups, prob=prob)
 
 
 def comparisons(table: Any, ax: Axes | None = None) -> Axes:
     """A table of `MixedModel.comparisons` or `slopes`, row by row, as intervals."""
-    try:
+    with _matplotlib():
         from .report.marginal_plots import draw_comparisons
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(table, "columns", "the table of a MixedModel's comparisons(…, by=…) or slopes", ax)
     return draw_comparisons(table, ax)
 
 
@@ -149,10 +148,11 @@ def certificate(
     Blue bars are linear response's interval, yellow mean field's, black ones the certified; the verdict
     stands beside them. `names` chooses some of the quantities.
     """
-    try:
+    with _matplotlib():
         from .report.certificate_plot import draw_certificate
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(
+        found, "verdicts", "a Certificate: model.certificate_, or posterior.certify()", ax, names
+    )
     return draw_certificate(found, names, ax, prob=prob)
 
 
@@ -161,10 +161,9 @@ def prior_sensitivity(table: Any, ax: Axes | None = None, *, most: int = 15) -> 
 
     Those beyond half a posterior sd, where the prior decides, are red; what `verify=` fitted is hollow.
     """
-    try:
+    with _matplotlib():
         from .report.what_if_plots import draw_prior_sensitivity
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(table, "columns", "the table of posterior.prior_sensitivity()", ax)
     return draw_prior_sensitivity(table, ax, most=most)
 
 
@@ -175,10 +174,9 @@ def influence(
 
     The first column by default; the `labelled` largest have their labels.
     """
-    try:
+    with _matplotlib():
         from .report.what_if_plots import draw_influence
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(table, "columns", "the table of posterior.influence()", ax, name)
     return draw_influence(table, name, ax, labelled=labelled)
 
 
@@ -191,21 +189,37 @@ def robust(
     prob: float = 0.94,
 ) -> Axes:
     """Intervals by the posterior's sds and by robust ones, quantity by quantity, in posterior sds."""
-    try:
+    with _matplotlib():
         from .report.what_if_plots import draw_robust
-    except ImportError as error:
-        raise _missing(error) from error
+    _require(
+        posterior, "sd", "a posterior, such as that of lrvb.infer, or model.posterior_", ax, names
+    )
     return draw_robust(posterior, names, by, ax, prob=prob)
 
 
-def _missing(error: ImportError) -> ImportError:
-    """The error that says how to get Matplotlib, when it is what is missing."""
-    if (error.name or "").split(".")[0] != "matplotlib":
-        return error
-    return ImportError(
-        "lrvb.plot needs Matplotlib, which is not installed: pip install 'lrvb[plot]'.",
-        name="matplotlib",
-    )
+def _require(given: Any, has: str, what: str, ax: Any, second: Any = None) -> None:
+    """Refuse what a figure is not of, an `ax` that is none, and axes given in the second place."""
+    if not hasattr(type(given), has):
+        kind = kind_of(given)
+        raise InvalidModel(f"{kind[0].upper()}{kind[1:]} was given; this figure is of {what}.")
+    if hasattr(second, "axvline"):
+        raise InvalidModel("Axes are given by name, ax=…; the second argument is another.")
+    if ax is not None and not hasattr(ax, "axvline"):
+        raise InvalidModel(f"ax is {kind_of(ax)}; give one of Matplotlib's axes, or none.")
+
+
+@contextlib.contextmanager
+def _matplotlib() -> Iterator[None]:
+    """Imports that need Matplotlib; the error says how to get it, when it is what is missing."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").split(".")[0] != "matplotlib":
+            raise
+        raise ImportError(
+            "lrvb.plot needs Matplotlib, which is not installed: pip install 'lrvb[plot]'.",
+            name="matplotlib",
+        ) from error
 
 
 __all__ = [

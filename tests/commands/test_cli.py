@@ -217,6 +217,7 @@ def test_mixture_refuses(people, tmp_path, capsys, monkeypatch):
 
     assert say("none.csv") == "The file none.csv does not exist; give the name of a CSV file."
     assert say(people, components=0) == "--components must be 1 or more, not 0."
+    assert say(people, "--seed", -1) == "--seed must be 0 or more, not -1."
     assert say(people, "--columns", "height,size") == (
         "There is no column 'size'; the columns are 'height', 'weight', 'age', 'name'."
     )

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 import lrvb
 from lrvb.posterior.comparison import stacking
+from lrvb.posterior.leave_one_out import sums
 
 
 def _table(elpd, **attrs):
@@ -30,7 +31,7 @@ def test_stacking_maximises_the_log_score():
 
     found = minimize(score, np.zeros(3))
     w = np.exp(found.x) / np.exp(found.x).sum()
-    assert_allclose(stacking(POINTS), w, atol=1e-3)
+    assert_allclose(stacking(POINTS, np.ones(200)), w, atol=1e-3)
 
 
 def test_differences_and_their_standard_errors():
@@ -43,6 +44,23 @@ def test_differences_and_their_standard_errors():
     assert_allclose(table.loc["b", "se"], np.sqrt(200 * away.var(ddof=1)))
     assert table["weight"].sum() == pytest.approx(1.0)
     assert "not told apart" in table.note
+
+
+def test_a_row_that_counts_twice_is_two_rows():
+    """Sums, standard errors and stacking's weights of counted rows are those of the rows repeated."""
+    counts = np.random.default_rng(1).integers(1, 4, len(POINTS))
+    counted = [_table(POINTS[:, k]).assign(weight=counts.astype(float)) for k in (0, 1)]
+    repeated = [_table(np.repeat(POINTS[:, k], counts)) for k in (0, 1)]
+    found, whole = (
+        pd.DataFrame(lrvb.compare(dict(zip("ab", tables, strict=True))))
+        for tables in (counted, repeated)
+    )
+    pd.testing.assert_frame_equal(found, whole, rtol=1e-9)
+    once, often = POINTS[:, 0], np.repeat(POINTS[:, 0], counts)
+    of_counts = sums(once, once + 0.1, counts.astype(float))
+    assert of_counts == pytest.approx(sums(often, often + 0.1, np.ones(len(often))), rel=1e-9)
+    with pytest.raises(lrvb.InvalidModel, match="Rows count otherwise in 'a' than in 'b'"):
+        lrvb.compare({"a": counted[0], "b": _table(POINTS[:, 1])})
 
 
 def test_what_cannot_be_compared():

@@ -186,7 +186,9 @@ def test_files_that_are_none(kind: str, counts: lrvb.Posterior, tmp_path: Path) 
 def test_files_that_are_not_there(counts: lrvb.Posterior, tmp_path: Path) -> None:
     with pytest.raises(lrvb.InvalidData, match=r"There is no file .*missing.*passed to save"):
         lrvb.load(tmp_path / "missing")
-    with pytest.raises(lrvb.InvalidData, match="not a posterior saved by lrvb"):
+    with pytest.raises(
+        lrvb.InvalidData, match="is a folder; give the path that was passed to save"
+    ):
         lrvb.load(tmp_path)
     with pytest.raises(lrvb.InvalidData, match=r"cannot be written to .*folder that exists"):
         counts.save(tmp_path / "missing" / "posterior")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import dask
 import numpy as np
 
-from ..data.tables import real, refuse_masked
+from ..data.tables import kind_of, real, refuse_masked
 from ..errors import InvalidData
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def frame_parts(frame: Any, names: Sequence[str]) -> DaskPartitions:
     """The partitions of some columns of a Dask DataFrame, as pandas holds them."""
     if not hasattr(frame, "columns"):
         raise InvalidData(
-            f"The data are a {type(frame).__name__}; give a Dask DataFrame with named columns."
+            f"The data are {kind_of(frame)}; give a Dask DataFrame with named columns."
         )
     return DaskPartitions(frame[list(names)].to_delayed())
 

@@ -274,7 +274,7 @@ class _Sites:
                     "differentiated nor summed out; integrate it out of the model by hand."
                 )
         try:
-            import funsor  # noqa: F401
+            import funsor  # noqa: F401 - NumPyro's enumeration needs it
         except ImportError as error:
             raise InvalidModel(
                 f"Site '{name}' is discrete, which has no gradient. Install funsor (pip install funsor), "

@@ -31,7 +31,7 @@ def from_pymc(model: Any) -> BlackBox:
     with _own_settings():
         try:
             import pymc
-            from pymc.sampling import jax as _  # noqa: F401
+            from pymc.sampling import jax as _  # noqa: F401 - not part of pymc's own import
         except ImportError as error:
             raise ImportError(
                 "lrvb.from_pymc needs PyMC, which is not installed: pip install 'lrvb[pymc]'.",

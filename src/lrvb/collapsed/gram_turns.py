@@ -65,6 +65,7 @@ def thirds_program(structure: Structure) -> Callable[..., Any]:
 @shared_briefly
 def turns_program(structure: Structure) -> Callable[..., Any]:
     """(traced, m, S (k, a), s, G, D (k, d, F)) → ∂(sᵀH̃s)/∂m of each of S, (k, a)."""
+    # what functools.wraps keeps, and a plain Callable's type does not tell
     bend = bend_program.__wrapped__(structure)  # type: ignore[attr-defined]
 
     def turns(traced: Any, m: Any, S: Any, sums: Any, G: Any, D: Any) -> Any:

@@ -60,9 +60,9 @@ def add(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check the input, fit, and write everything."""
-    for name in ("components", "starts"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name} must be 1 or more, not {getattr(options, name)}.")
+    for name, least in (("components", 1), ("starts", 1), ("seed", 0)):
+        if getattr(options, name) < least:
+            raise UsageError(f"--{name} must be {least} or more, not {getattr(options, name)}.")
     names = None if options.columns is None else [c.strip() for c in options.columns.split(",")]
     X, left_out = chosen_columns(read_csv(options.data, options.separator), names)
     if len(X) < max(options.components, 2):

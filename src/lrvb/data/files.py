@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData
+from .tables import shortened
 
 SUFFIX = ".tmp"
 
@@ -21,8 +22,28 @@ SUFFIX = ".tmp"
 def file_path(path: Any) -> Path:
     """The path of a file as the user gave it, as text or a path."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise InvalidData(f"The path {path!r} must be text that names a file, such as 'fit.npz'.")
+        raise InvalidData(
+            f"The path {shortened(path)} must be text that names a file, such as 'fit.npz'."
+        )
     return Path(path)
+
+
+def new_file(path: Any) -> Path:
+    """The path of a file that will be written: asked before there is work to lose."""
+    path = file_path(path)
+    if not path.parent.is_dir():
+        raise unwritable(path, "there is no such folder")
+    if path.is_dir():
+        raise unwritable(path, "it is a folder")
+    return path
+
+
+def unwritable(path: Path, why: str) -> InvalidData:
+    """The error of a file that cannot be written."""
+    return InvalidData(
+        f"The posterior cannot be written to '{path}' ({why}); give the name of a file in a folder "
+        "that exists and may be written to."
+    )
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ def as_columns(data: Any) -> tuple[dict[str, Any], Any]:
         labels = getattr(data, "index", None)
     else:
         raise InvalidData(
-            f"The data are a {type(data).__name__}; give a mapping of equally long columns "
+            f"The data are {kind_of(data)}; give a mapping of equally long columns "
             "such as {'x': x, 'y': y}, or a pandas DataFrame."
         )
     repeated = [name for name, n in Counter(map(str, names)).items() if n > 1]
@@ -309,4 +309,5 @@ def shortened(value: Any, most: int = 80) -> str:
 def kind_of(value: Any) -> str:
     """The type of a value as it is named in a sentence: "an int", "a list"."""
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+    vowel = name[0] in "aeiouAEIO" or name == "ndarray"
+    return f"{'an' if vowel else 'a'} {name}"

@@ -19,7 +19,19 @@ class Unfitted:
             result = name.endswith("_") and not name.startswith("_")
             if result and "posterior_" not in self.__dict__:
                 raise not_fitted(self)
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            # `name` and `obj` let Python ask for what may have been meant
+            raise AttributeError(
+                f"'{type(self).__name__}' object has no attribute '{name}'{_of_posterior(self, name)}",
+                name=name,
+                obj=self,
+            )
+
+
+def _of_posterior(estimator: Any, name: str) -> str:
+    """Where a question stands that is one of the posterior's."""
+    posterior = estimator.__dict__.get("posterior_")
+    there = not name.startswith("_") and hasattr(type(posterior), name)
+    return f"; its posterior has: posterior_.{name}" if there else ""
 
 
 def not_fitted(estimator: Any) -> NotFitted:

@@ -183,7 +183,7 @@ def _moments(point: _Inner, run: slice, o: np.ndarray) -> tuple[np.ndarray, np.n
 def _inner(nested: Nested, theta: np.ndarray) -> _Inner | None:
     try:
         grid = nested._grid(theta, apart=False)
-    except TooManyNodes:
+    except TooManyNodes:  # −∞ there, as where both are summed together
         return None
     eta = nested.rows.predictor(theta[None, : nested.p])[0]
     W, peak = nested._weights(theta, eta, grid.t, np.float64)

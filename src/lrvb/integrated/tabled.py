@@ -84,7 +84,7 @@ class Table(Nearby):
 
     def _of(self, rows: RowSums) -> np.ndarray:
         """The same from the rows' sums at a point."""
-        if self.rates:
+        if self.rates:  # of rows whose sums have them
             return np.log(rows.total[:, 0])  # type: ignore[attr-defined]
         nodes = self.middle[:, None] + self.half[:, None] * self.places
         return rows.line(nodes[None])[0] @ self.transform

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..data.tables import kind_of
 from ..errors import InvalidModel
+from .leave_one_out import standard_error
 from .noted import noted
 
 if TYPE_CHECKING:
@@ -37,18 +38,16 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
         )
     tables = {str(name): _left_out(name, model, by) for name, model in models.items()}
     _require_same_rows(tables)
-    each = {
-        name: table["elpd"].to_numpy() * table.get("weight", 1.0) for name, table in tables.items()
-    }
-    points = np.column_stack([np.asarray(part, dtype=float) for part in each.values()])
-    best = int(points.sum(0).argmax())
-    away = points - points[:, [best]]
+    points = np.column_stack([table["elpd"].to_numpy(dtype=float) for table in tables.values()])
+    w = _counts(next(iter(tables.values())))
+    elpd = w @ points
+    away = points - points[:, [int(elpd.argmax())]]
     result = pd.DataFrame(
         {
-            "elpd": points.sum(0),
-            "difference": away.sum(0),
-            "se": np.sqrt(len(points)) * away.std(axis=0, ddof=1),
-            "weight": stacking(points),
+            "elpd": elpd,
+            "difference": w @ away,
+            "se": standard_error(away, w),
+            "weight": stacking(points, w),
             "p_loo": [table.attrs["p_loo"] for table in tables.values()],
             "n_bad": [table.attrs["n_bad"] for table in tables.values()],
             "log_evidence": [log_evidence(model) for model in models.values()],
@@ -64,15 +63,15 @@ def compare(models: Mapping[str, Any], *, by: Any = None) -> pd.DataFrame:
     return noted(result, _sentence(result))
 
 
-def stacking(points: np.ndarray) -> np.ndarray:
-    """Weights w (K,) on the simplex that maximise Σ_i log Σ_k w_k exp(points_ik), by EM, which rises always.
+def stacking(points: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Weights w (K,) on the simplex that maximise Σ_i n_i log Σ_k w_k exp(points_ik), by EM: it always rises.
 
     Y. Yao, A. Vehtari, D. Simpson and A. Gelman, Bayesian Analysis 13 (2018).
     """
     p = np.exp(points - points.max(1, keepdims=True))
-    w = np.full(points.shape[1], 1 / points.shape[1])
+    w, share = np.full(points.shape[1], 1 / points.shape[1]), counts / counts.sum()
     for _ in range(_STEPS):
-        again = w * (p / (p @ w)[:, None]).mean(0)
+        again = w * (share @ (p / (p @ w)[:, None]))
         still = np.abs(again - w).max() < _STILL
         w = again
         if still:
@@ -116,6 +115,11 @@ def _left_out(name: Any, model: Any, by: Any) -> pd.DataFrame:
     return table
 
 
+def _counts(table: pd.DataFrame) -> np.ndarray:
+    """How often each row counts, (n,)."""
+    return np.asarray(table.get("weight", np.ones(len(table))), dtype=float)
+
+
 def _require_same_rows(tables: dict[str, pd.DataFrame]) -> None:
     """Densities of other rows, or of another response, cannot be compared."""
     (first, table), *others = tables.items()
@@ -129,6 +133,11 @@ def _require_same_rows(tables: dict[str, pd.DataFrame]) -> None:
             raise InvalidModel(
                 f"'{first}' and '{name}' have rows with different labels; predictions of different rows "
                 "cannot be compared. Fit both to one table."
+            )
+        if not np.array_equal(_counts(other), _counts(table)):
+            raise InvalidModel(
+                f"Rows count otherwise in '{first}' than in '{name}'; predictions of different rows cannot "
+                "be compared. Fit both with the same weights."
             )
         seen, here = table.attrs.get("response"), other.attrs.get("response")
         if seen is not None and here is not None and seen != here:

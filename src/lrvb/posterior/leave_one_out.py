@@ -133,12 +133,18 @@ def _table(
 
 def sums(elpd: np.ndarray, full: np.ndarray, w: np.ndarray) -> dict[str, float]:
     """`elpd_loo`, its standard error `se` and `p_loo` of rows that count w (n,) times."""
-    spread = float(np.std(elpd, ddof=1)) if len(elpd) > 1 else 0.0
     return {
         "elpd_loo": float(w @ elpd),
-        "se": float(np.sqrt(w.sum()) * spread),
+        "se": float(standard_error(elpd, w)),
         "p_loo": float(w @ (full - elpd)),
     }
+
+
+def standard_error(values: np.ndarray, w: np.ndarray) -> Any:
+    """Of the sums of values (n, ...) over rows that count w (n,) times, as if each stood there so often."""
+    n = w.sum()
+    away = values - np.tensordot(w, values, axes=1) / n
+    return np.sqrt(n / max(n - 1, 1.0) * np.tensordot(w, away**2, axes=1))
 
 
 def _log_sum(values: np.ndarray) -> np.ndarray:

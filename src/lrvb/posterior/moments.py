@@ -35,7 +35,7 @@ class Moments(Trusted):
         chosen = self._choose(names)
         known = isinstance(method, str) and method in ("lrvb", "mfvb", "certified")
         if not known:
-            raise InvalidModel(f"method={method!r} must be 'lrvb', 'mfvb' or 'certified'.")
+            raise self._no_method(method, "'lrvb', 'mfvb' or 'certified'")
         m = self._certified().mean if method == "certified" else self.estimate.m
         values = m[self._at(chosen)]
         require_finite("mean", values, chosen)
@@ -88,10 +88,15 @@ class Moments(Trusted):
         if isinstance(method, str) and method == "certified":
             return self._certified().cov
         if not isinstance(method, str) or method not in ("lrvb", "mfvb"):
-            raise InvalidModel(
-                f"method={method!r} must be 'lrvb', 'mfvb' or 'certified', and for sd also 'robust'."
-            )
+            known = "'lrvb', 'mfvb' or 'certified', and for sd also 'robust'"
+            raise self._no_method(method, known)
         return self.estimate.covariance(method)
+
+    def _no_method(self, method: Any, known: str) -> InvalidModel:
+        """The error of a method that there is not; a second name is easily given in its place."""
+        is_name = isinstance(method, str) and method in self.names
+        hint = f" Several names go into one list: ['…', '{method}']." if is_name else ""
+        return InvalidModel(f"method={method!r} must be {known}.{hint}")
 
     def of(
         self,

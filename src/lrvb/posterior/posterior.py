@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.files import file_path
+from ..data.files import new_file
 from ..engine.convergence import Convergence
 from ..engine.fitting import Fit
 from ..engine.response import Response
@@ -208,7 +208,7 @@ class Posterior(WhatIf, Refining, Moments):
         """Write the posterior to one file; `local=False` leaves out the local variables."""
         from .storage import save
 
-        return save(self, file_path(path), local=local)
+        return save(self, new_file(path), local=local)
 
     # ---- the fit --------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class Spread(NamedTuple):
     mean: np.ndarray
     squares: np.ndarray
 
+    # a sum of spreads, where a tuple's + would join them
     def __add__(self, other: Spread) -> Spread:  # type: ignore[override]
         n, away = self.n + other.n, other.mean - self.mean
         return Spread(

@@ -83,6 +83,6 @@ def _vague(response: Response, rng: np.random.Generator, n: int) -> np.ndarray |
             try:
                 x = family.sample(family.start(), rng, n)
                 parts.append(np.asarray(family.flatten(family.statistics(x))))
-            except (NotImplementedError, LrvbError):
+            except (NotImplementedError, LrvbError):  # the starts are then all from the answer
                 return None
     return np.concatenate(parts, axis=1) if n else None

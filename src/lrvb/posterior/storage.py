@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import families as shipped
-from ..data.files import file_path, whole
+from ..data.files import file_path, unwritable, whole
 from ..engine.convergence import Convergence
 from ..errors import InvalidData, InvalidModel, LrvbError
 from ..families.base import Family
@@ -107,15 +106,10 @@ def save(
         arrays |= kept
     arrays["header"] = np.array(json.dumps(header))
     try:
-        if not path.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "there is no such folder")
         with whole(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
     except OSError as error:
-        raise InvalidData(
-            f"The posterior cannot be written to '{path}' ({error.strerror or error}); give the name "
-            "of a file in a folder that exists and may be written to."
-        ) from error
+        raise unwritable(path, error.strerror or str(error)) from error
     return path
 
 
@@ -133,6 +127,8 @@ def read(path: str | Path, make: Callable[[dict[str, Any], Archive], T]) -> T:
     path = file_path(path)
     if not path.exists():
         raise InvalidData(f"There is no file '{path}'; give the path that was passed to save.")
+    if path.is_dir():
+        raise InvalidData(f"'{path}' is a folder; give the path that was passed to save.")
     try:
         with Archive(path) as archive:
             header = archive.header()

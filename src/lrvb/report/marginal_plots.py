@@ -21,11 +21,12 @@ def draw_effect(
     model: Any, variable: str, by: str | None, ax: Axes | None, *, groups: Any, prob: float
 ) -> Axes:
     """See `lrvb.plot.effect`."""
-    frame = model._design().frame
+    design = model._design()
+    frame, known = design.frame, design.needed([str(name) for name in design.frame])
     for name in (variable, by):
-        if name is not None and name not in frame:
+        if name is not None and name not in known:
             raise InvalidModel(
-                f"The formula has no column {name!r}; there are: {', '.join(map(str, frame.columns))}."
+                f"The formula has no column {name!r}; there are: {', '.join(known)}."
             )
     some = frame.iloc[np.linspace(0, len(frame) - 1, min(len(frame), MOST_ROWS)).astype(int)]
     column = frame[variable]

@@ -162,7 +162,9 @@ def _traced(
     table = _NumericColumns(rows)
     hint = (own or type(structure.model), layout(structure), _signature(rows))
     used = _READ.get(hint)
-    if used is not None:
+    if (
+        used is not None
+    ):  # where other columns are read this time, all is looked at again, and says why
         with contextlib.suppress(LrvbError, NeedsValue):
             found = structure.named(table.specs(used))
             found = _with_plans(found, numbers, table.checked(used))

@@ -281,7 +281,7 @@ def numbers_read(structure: Structure) -> frozenset[str]:
         needed = _needed(inputs)
         names = zip(sorted(structure.numbers), inputs.invars, strict=False)
         structure.programs[numbers_read] = frozenset(name for name, v in names if id(v) in needed)
-    return structure.programs[numbers_read]  # type: ignore[no-any-return]
+    return structure.programs[numbers_read]
 
 
 def _needed(jaxpr: Any) -> set[int]:

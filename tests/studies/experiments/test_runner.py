@@ -129,7 +129,7 @@ def test_whole_files_or_none(tmp_path):
     path = tmp_path / "a" / "page.txt"
     with whole(path) as temporary:
         temporary.write_text("old")
-    with pytest.raises(KeyboardInterrupt), whole(path) as temporary:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), whole(path) as temporary:  # noqa: PT012 - an error midway
         temporary.write_text("half")
         raise KeyboardInterrupt
     assert path.read_text() == "old"

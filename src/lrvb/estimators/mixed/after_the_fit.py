@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from ...data.files import file_path
+from ...data.files import new_file
 from ...errors import InvalidData, InvalidModel
 from ...posterior.intervals import check_probability
 from .answers.arviz_groups import arviz_groups
@@ -138,7 +138,7 @@ class AfterTheFit:
         from .storage import save_model
 
         self._design()
-        return save_model(cast("MixedModel", self), file_path(path))
+        return save_model(cast("MixedModel", self), new_file(path))
 
     # ---- responses --------------------------------------------------------------------------
 

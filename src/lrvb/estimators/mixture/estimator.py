@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import _check_sample_weight
 
 from ...collapsed.partitions import Partitions
 from ...data.standardise import measure
@@ -31,7 +30,7 @@ from ..unfitted import Unfitted
 from .components import failure, in_order, tell
 from .functions import ComponentFunctions
 from .hyperparameters import prior_numbers
-from .matrix import checked_matrix, generator, whole_number
+from .matrix import checked_matrix, checked_weights, generator, whole_number
 from .partitioned import fit_parts
 from .parts import in_parts
 from .predictions import MixturePredictions
@@ -175,7 +174,7 @@ class GaussianMixture(
         X = checked_matrix(self, X, ensure_min_samples=2, order="C")
         weights, counted = None, X
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             counted = X[weights > 0]
         if len(counted) < K:
             what = "rows" if weights is None else "rows with positive sample_weight"

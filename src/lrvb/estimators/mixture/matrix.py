@@ -6,7 +6,7 @@ import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_random_state, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_random_state, validate_data
 
 from ...data.tables import LARGEST, invalid_value, refuse_lazy, refuse_masked
 from ...errors import InvalidData, InvalidModel
@@ -53,6 +53,18 @@ def checked_matrix(estimator: Any, X: Any, **checks: Any) -> np.ndarray:
             "Rescale the column",
         )
     return matrix
+
+
+def checked_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+    """How often each row counts, (N,), with scikit-learn's conventions: a number is that of every row."""
+    try:
+        return _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    except (TypeError, ValueError) as error:
+        first = str(error).partition("\n")[0].rstrip(".!")
+        raise InvalidData(
+            f"{first}; of sample_weight give one finite weight, 0 or more, for each of the "
+            f"{len(X)} rows."
+        ) from error
 
 
 def _name(estimator: Any, column: int) -> str:

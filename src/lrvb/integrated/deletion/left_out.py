@@ -59,12 +59,11 @@ def leave_out(
     moved: bool = False,
 ) -> LeftOut:
     """What blocks take from the density at n points θ; terms are in θ's order."""
+    inside, theta = _unsmoothed(inside, theta)
     if isinstance(inside, Normal):
         if blocks.single:
             return LeftOut(*without_normal_rows(inside, theta, blocks, moved))
         return LeftOut(*without_blocks(_dense(inside), theta, blocks, moved))
-    if isinstance(inside, Smoothed):  # given β rows know nothing of the sds of smooths
-        return leave_out(inside.inner, rows, terms, inside.without(theta), blocks, moved)
     if isinstance(inside, Factor | Crossed):
         return LeftOut(without_levels(inside, rows, terms, theta, blocks))
     if isinstance(inside, Nested):
@@ -90,11 +89,18 @@ def count_rows(
     moved: bool = False,
 ) -> LeftOut:
     """How log p(y | θ), and E[β | y, θ] downwards, follow how often each of some single rows counts."""
+    inside, theta = _unsmoothed(inside, theta)
     if isinstance(inside, Normal):
         return LeftOut(*counted_normal_rows(inside, theta, blocks, moved))
-    if isinstance(inside, Smoothed):
-        return count_rows(inside.inner, rows, terms, inside.without(theta), blocks, moved)
     return LeftOut(counted_rows(inside, rows, terms, theta, blocks.rows))
+
+
+def _unsmoothed(inside: Normal | Inside, theta: np.ndarray) -> tuple[Normal | Inside, np.ndarray]:
+    """What rows know of, at its own θ: given β they know nothing of the sds of smooths."""
+    while isinstance(inside, Smoothed):
+        theta = inside.without(theta)
+        inside = inside.inner
+    return inside, theta
 
 
 def _dense(inside: Normal) -> Gaussian:

@@ -86,7 +86,7 @@ def column_names(data: Any) -> list[str]:
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
         return [str(name) for name in data.columns]
     raise InvalidData(
-        f"The data are a {type(data).__name__}; give a pandas or polars DataFrame, or a mapping of "
+        f"The data are {kind_of(data)}; give a pandas or polars DataFrame, or a mapping of "
         "equally long columns such as {'x': x, 'y': y}."
     )
 

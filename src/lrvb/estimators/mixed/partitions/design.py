@@ -42,12 +42,12 @@ class PartitionedDesign(Design):
 
     # properties here, where the rows are elsewhere; cached ones of rows in a plain design
     @property
-    def measures(self) -> Measures:  # type: ignore[override]
+    def measures(self) -> Measures:
         """Centre, spread and size of every column of X."""
         return self.measured.X
 
     @property
-    def response(self) -> Response:  # type: ignore[override]
+    def response(self) -> Response:
         """What is known of y − offset."""
         y = self.measured.y
         return Response(float(y.center[0]), float(y.spread[0]), float(y.size[0]), self.left)
