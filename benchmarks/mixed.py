@@ -8,8 +8,8 @@ group, from 5·10⁴ to 5·10⁶. `five`: five models beside peers that give est
 (see mixed_peers.py; `--peers PYTHON` is an interpreter that has them).
 Each prints one table; every ratio is to a peer measured in the same run. Each measurement has a
 process of its own, so that it starts cold and its peak memory is its own: "cold" counts from the
-import to the answer, without a compilation cache; making the data is not counted. `--shrink 10` divides the
-rows and groups by ten. A peer that is not installed is left out.
+import to the answer, without a cache of JAX's programs; making the data is not counted. `--shrink 10`
+divides the rows and groups by ten. A peer that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from mixed_peers import PEERS, five
+from mixed_peers import PEERS, compiled, five
 
 Row = tuple[str, str, str, str]
 LIBRARY = {
@@ -72,6 +72,7 @@ def main() -> None:
             return None
         return alone(who, task, rows // options.shrink, groups // options.shrink)
 
+    compiled()
     tables = {"small": small, "large": large, "growth": growth}
     for task in options.tasks or TASKS:
         if task == "five":

@@ -18,7 +18,8 @@ eta = 0.5 * x + rng.normal(size=10)[g]
 data = pd.DataFrame({"y": eta + rng.normal(size=60), "b": rng.binomial(1, 0.5, 60), "x": x, "g": g})
 model = lrvb.MixedModel("{response} ~ x + (1|g)", family="{family}").fit(data)
 repr(model.summary()), model.ranef(), model.predict(data, interval=0.9)
-slow = "jax jaxlib sklearn xarray matplotlib scipy.integrate scipy.interpolate scipy.optimize scipy.stats"
+slow = "formulaic jax jaxlib sklearn xarray matplotlib"
+slow += " scipy.integrate scipy.interpolate scipy.optimize scipy.stats"
 late = [name for name in slow.split() if name in sys.modules]
 assert not late, late
 """

@@ -1,4 +1,7 @@
-"""Columns of a design from text, by `formulaic`: the same on new rows, unseen categories refused."""
+"""Columns of a design from text, by `formulaic`: the same on new rows, unseen categories refused.
+
+What is a sum of columns as they are is read without it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from ..text.allowed import FUNCTIONS, TRANSFORMS, check_allowed
 from ..text.scanning import formula_error, words
 from ..text.translation import INSTEAD
 from .columns import Table, close_to, is_text
+from .plain_columns import PlainSum, are_numbers, plain_sum
 from .slips import refuse_dates, refuse_slips
 from .transforms import remembering
 
@@ -114,6 +118,8 @@ def named_columns(
 
 def check_syntax(text: str, within: str = "") -> None:
     """Whether `formulaic` can read a text; its complaint in one sentence when it cannot."""
+    if plain_sum(text) is not None:
+        return
     import formulaic
     from formulaic.errors import FormulaicError
 
@@ -166,6 +172,9 @@ def _columns_of(text: str, table: Table) -> list[str]:
 
 def _read(text: str, table: Table) -> Any:
     """What formulaic makes of a text, every piece of Python in it known to be harmless."""
+    plain = plain_sum(text)
+    if plain is not None and are_numbers(plain.columns, table):
+        return plain
     import formulaic
 
     formula = formulaic.Formula(text)
@@ -200,7 +209,8 @@ def build_number(text: str, table: Table) -> tuple[np.ndarray, Number]:
         return number.apply(table), number
     name = text.strip().strip("`")
     alone = keyword.iskeyword(name) and name in table.frame
-    recipe = f"0 + `{name}`" if alone else f"0 + {{{text}}}"
+    plain = plain_sum(text) == PlainSum(True, (name,)) and are_numbers((name,), table)
+    recipe = f"0 + {name}" if plain else f"0 + `{name}`" if alone else f"0 + {{{text}}}"
     check_syntax(recipe)
     values, spec = _one_number(text, _read(recipe, table), table)
     return values, Number(text, spec)
@@ -262,6 +272,8 @@ def _constant(text: str) -> float:
 
 def _evaluate(text: str, recipe: Any, table: Table) -> tuple[np.ndarray, Any]:
     """What formulaic makes of a formula or a specification, and the specification."""
+    if isinstance(recipe, PlainSum):
+        return recipe.values(table), recipe
     from formulaic.errors import DataMismatchWarning, FactorEvaluationError, FormulaicError
 
     try:
