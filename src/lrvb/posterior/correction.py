@@ -75,3 +75,20 @@ def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
                 stacklevel=callers_level(),
             )
             return
+
+
+def warn_large_elsewhere(names: Iterable[str | None], shift: np.ndarray, sd: np.ndarray) -> None:
+    """One `LargeCorrection` where means that nobody asked for, but all depend on, move by half an sd."""
+    for name, moved in zip(names, shift / sd, strict=True):
+        if abs(moved) > LARGE_SHIFT:
+            warnings.warn(
+                LargeCorrection(
+                    f"The second order moves the mean of '{name}', on which what was asked for depends, "
+                    f"by {moved:+.2f} sds. A correction that large is not to be trusted, nor what "
+                    "follows from it: use posterior.certify(), or MCMC.",
+                    quantity=name,
+                    shift=float(moved),
+                ),
+                stacklevel=callers_level(),
+            )
+            return

@@ -76,6 +76,10 @@ class RowsGiven(Protocol):
     def layout(self) -> Layout:
         """The rows' incidence with the coefficients."""
 
+    @property
+    def masks(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which blocks of w share a factor; None: all, jointly."""
+
     def solve(self, prior: Prior, pull: Vector, s: float, start: Any = None) -> BestGaussian:
         """The best q(w) under the log prior −½wᵀPw + pullᵀw, or `NoOptimum`; `start` is one nearby."""
 

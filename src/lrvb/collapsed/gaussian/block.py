@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import InvalidModel
 from ...numerics.second_differences import STEP, around, first_differences, second_differences
 from ...statement.problem import Problem
 from ..seam import CollapsedSums, Densities, LocalResponse
@@ -39,7 +38,8 @@ class BlockSum:
 
     `rows` are `LeastSquares` for a Gaussian response, else `Reweighted`. β has prior mean `center` and
     precision P0 (held by `precisions`), whose log normaliser is `constant`. `pull` (p,) tilts the log
-    joint by pullᵀβ; values leave that out.
+    joint by pullᵀβ; values leave that out. `gap` knows what the best Gaussian leaves out at a state, of
+    rows that are not gaussian.
     """
 
     def __init__(
@@ -49,8 +49,9 @@ class BlockSum:
         center: np.ndarray,
         constant: float,
         pull: np.ndarray | None = None,
+        gap: Callable[[BlockSum, BlockState], float] | None = None,
     ):
-        self.rows, self.precisions, self.constant = rows, precisions, constant
+        self.rows, self.precisions, self.constant, self.gap = rows, precisions, constant, gap
         self.layout: Layout = rows.layout
         self.center, self.pull = self.layout.zeros(), self.layout.zeros()
         self.center.rest[: self.layout.p] = center
@@ -59,8 +60,19 @@ class BlockSum:
 
     def pulled(self, pull: np.ndarray) -> BlockSum:
         """The same with the log joint tilted by pullᵀβ."""
+        center = self.center.rest[: self.layout.p]
+        return BlockSum(self.rows, self.precisions, center, self.constant, pull, self.gap)
+
+    def with_gap(self, gap: Callable[[BlockSum, BlockState], float]) -> BlockSum:
+        """The same, whose second order is known."""
         p = self.layout.p
-        return BlockSum(self.rows, self.precisions, self.center.rest[:p], self.constant, pull)
+        tilt = self.pull.rest[:p]
+        return BlockSum(self.rows, self.precisions, self.center.rest[:p], self.constant, tilt, gap)
+
+    @property
+    def joint(self) -> bool:
+        """Whether all coefficients share one factor."""
+        return self.rows.masks is None
 
     def bind(self, problem: Problem, chunk_size: int | None = None) -> BlockSum:
         """Itself: it knows its rows."""
@@ -125,19 +137,24 @@ class BlockSum:
         return second_differences(gradient)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
-        """½ log |M| − ½ log |Σ| of a Gaussian response: what separate factors leave out, else zero."""
-        if not isinstance(self.rows, LeastSquares):
-            raise InvalidModel(
-                "The second order of a mixed model needs a Gaussian response: of another one a Gaussian "
-                "factor leaves out the skewness of the coefficients, which no determinant of curvatures "
-                'tells; factorization="blocked" integrates it, and posterior_.certify() judges by that.'
-            )
-        found = [self.collapse(m).best for m in points]
-        return np.array([0.5 * (best.Sigma.logdet - best.M.logdet) for best in found])
+        """½ log |M| − ½ log |Σ| of a gaussian response: what separate factors leave out; else by `gap`."""
+        return self._gaps(points)
+
+    def _gaps(self, points: np.ndarray, state: BlockState | None = None) -> np.ndarray:
+        found = [self.collapse(m, state) for m in points]
+        if isinstance(self.rows, LeastSquares):
+            logdets = [(at.best.Sigma.logdet, at.best.M.logdet) for at in found]
+            return np.array([0.5 * (own - joint) for own, joint in logdets])
+        assert self.gap is not None
+        return np.array([self.gap(self, at) for at in found])
+
+    def tilted_value(self, state: BlockState) -> float:
+        """The value at a state, with the tilt."""
+        return self.evaluate(state.m, 1, state).value + self.pull.dot(state.best.mu)
 
     def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         """By differences."""
-        return first_differences(self.gaps(around(m, R)))
+        return first_differences(self._gaps(around(m, R), state))
 
     def gap_bends(
         self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
@@ -145,7 +162,7 @@ class BlockSum:
         """By second differences."""
         bow = 0.5 * STEP**2 * turn
         ends = [m + bow + STEP * velocity, m + bow - STEP * velocity, m[None]]
-        values = self.gaps(np.concatenate(ends))
+        values = self._gaps(np.concatenate(ends), state)
         k = len(velocity)
         return (values[:k] - 2 * values[-1] + values[k:-1]) / STEP**2
 

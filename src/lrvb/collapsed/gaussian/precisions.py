@@ -65,13 +65,12 @@ class Precisions:
 
     def prior(self, m: np.ndarray) -> Prior:
         """P at m."""
-        return self._assemble(
-            [
-                sum((m[d.at] * d.basis for d in self.directions if d.term == t), np.zeros(()))
-                for t in range(len(self.terms))
-            ],
-            self.P0,
-        )
+        return self._assemble([self.matrix(t, m) for t in range(len(self.terms))], self.P0)
+
+    def matrix(self, t: int, m: np.ndarray) -> np.ndarray:
+        """E Λ of a term, (q, q)."""
+        q = len(self.terms[t].columns)
+        return sum((m[d.at] * d.basis for d in self.directions if d.term == t), np.zeros((q, q)))
 
     def change(self, direction: Direction) -> Prior:
         """∂P/∂m in one direction."""

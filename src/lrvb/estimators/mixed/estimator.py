@@ -47,6 +47,7 @@ from .fit.joint_response import JointResponse, coordinate_names, join, refine_jo
 from .fit.optimum import find_optimum
 from .fit.precision_model import PrecisionModel
 from .fit.progress import draws_bar, wants_bar
+from .integral.block_gap import BlockGap
 from .integral.certificate import MixedCertificate, variational_certificate
 from .integral.fit import IntegratedFit, integrate_model
 from .integral.influence import sensitivity_of
@@ -211,6 +212,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     ) -> None:
         """Keep a fit; `derived` adds sds and correlations to its names."""
         judge = self.factorization != "blocked" or None  # another has tried to integrate
+        gap = BlockGap(design, priors, standard, joint.precisions.alpha)
 
         def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
             return Posterior(
@@ -219,7 +221,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
                 local_variables=local_variables,
                 observed=design.observed,
                 response=joint.precisions,
-                second_order=functools.partial(refine_joint, joint, standard),
+                second_order=functools.partial(refine_joint, joint, standard, gap),
                 certifier=judge and MixedCertifier(design, priors, standard, estimate),
                 checked=Checked(reason=why or "a variational fit is not checked"),
             )

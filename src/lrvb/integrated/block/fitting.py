@@ -24,13 +24,10 @@ STEP = 1e-4  # of differences in u of what is known in closed form
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """q at u: β's mean, levels' means (K, q), rows' means and variances; the bound with log p(u).
+class Gaussian:
+    """q at dispersions φ: β's mean, levels' means (K, q), rows' means and variances, levels' covariances."""
 
-    gradient (k,) is the bound's in u; sweeps tells how many it took.
-    """
-
-    u: np.ndarray
+    phi: list[float]
     beta: np.ndarray
     z: list[np.ndarray] = field(repr=False)
     eta: np.ndarray = field(repr=False)
@@ -38,6 +35,13 @@ class Fitted:
     rows: Averages = field(repr=False)
     Q: Precision = field(repr=False)
     covariances: list[np.ndarray] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted(Gaussian):
+    """q at u, and the bound with log p(u); gradient (k,) is the bound's in u; sweeps is how many it took."""
+
+    u: np.ndarray
     bound: float
     gradient: np.ndarray
     sweeps: int
@@ -104,6 +108,26 @@ def fit(layout: Layout, u: np.ndarray, start: Start, tilt: np.ndarray | None = N
     return _finished(layout, u, precisions, tilt, beta, z, v, Q, sweep + 1)
 
 
+def stated(
+    layout: Layout,
+    phi: list[float],
+    precisions: list[np.ndarray],
+    beta: np.ndarray,
+    z: list[np.ndarray],
+    v: np.ndarray,
+) -> Gaussian:
+    """q with these means and rows' variances, where they are known to be the best at each factor's Λ."""
+    eta = layout.predictor(beta, z)
+    at = average(layout.rows.likelihood, layout.rows.columns, phi, eta, v)
+    Q = Precision(layout, np.maximum(at.information, LEAST), precisions)
+    return Gaussian(phi, beta, z, eta, v, at, Q, covariances(Q))
+
+
+def covariances(Q: Precision) -> list[np.ndarray]:
+    """Of every factor's levels, (K, q, q) each."""
+    return [own + Q.through_beta(f) for f, own in enumerate(Q.blocks())]
+
+
 def _finished(
     layout: Layout,
     u: np.ndarray,
@@ -116,11 +140,10 @@ def _finished(
     sweeps: int,
 ) -> Fitted:
     """The bound of N(m, Q⁻¹), and its derivatives in u."""
-    rows = layout.rows
+    rows, phi = layout.rows, layout.phi(u)
     eta = layout.predictor(beta, z)
-    at = average(rows.likelihood, rows.columns, layout.phi(u), eta, v)
-    blocks = Q.blocks()
-    covariances = [own + Q.through_beta(f) for f, own in enumerate(blocks)]
+    at = average(rows.likelihood, rows.columns, phi, eta, v)
+    spread = covariances(Q)
     away = beta - rows.mean
     value = float(at.value.sum()) + layout.constant + rows.constant + tilt @ beta
     value += layout.p * np.log(2 * np.pi) / 2 - away @ rows.P @ away / 2
@@ -128,17 +151,18 @@ def _finished(
         value += len(levels) * np.linalg.slogdet(Lambda)[1] / 2
         value -= float(((levels @ Lambda) * levels).sum()) / 2
     value += float(Q.w @ v) / 2 - Q.logdet() / 2
-    squares = [levels.T @ levels + C.sum(0) for levels, C in zip(z, covariances, strict=True)]
+    squares = [levels.T @ levels + C.sum(0) for levels, C in zip(z, spread, strict=True)]
     value += float(layout.log_prior(u[None])[0])
     return Fitted(
-        u,
+        phi,
         beta,
         z,
         eta,
         v,
         at,
         Q,
-        covariances,
+        spread,
+        u,
         value,
         _gradient(layout, u, squares, eta, v),
         sweeps,

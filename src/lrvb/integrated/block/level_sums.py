@@ -17,7 +17,7 @@ from scipy.special import logsumexp, ndtri
 
 from ...numerics.sobol import sobol
 from .averages import nodes
-from .fitting import Fitted
+from .fitting import Gaussian
 from .layout import Layout
 
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
@@ -48,7 +48,7 @@ class Gap(NamedTuple):
         return self.own + self.rest
 
 
-def gap(layout: Layout, fitted: Fitted, pattern: Pattern | None = None) -> Gap:
+def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap:
     """The sums of all factors' levels; of many rows, those of some levels stand for all.
 
     Given a pattern, which has the sums of all levels, those change since as the chosen ones' do, and all
@@ -136,7 +136,7 @@ def _moments(
     return mean, root @ centred @ root.swapaxes(1, 2), third
 
 
-def _of_rows(layout: Layout, fitted: Fitted, at: np.ndarray) -> float:
+def _of_rows(layout: Layout, fitted: Gaussian, at: np.ndarray) -> float:
     """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""
     v = fitted.v[at]
     sd, total = np.sqrt(v), 0.0
@@ -149,7 +149,7 @@ def _of_rows(layout: Layout, fitted: Fitted, at: np.ndarray) -> float:
 
 def _rest_of_log_p(
     layout: Layout,
-    fitted: Fitted,
+    fitted: Gaussian,
     at: np.ndarray,
     e: np.ndarray,
     sd: np.ndarray,
@@ -159,7 +159,7 @@ def _rest_of_log_p(
 
     e has this variance.
     """
-    rows, phi = layout.rows, layout.phi(fitted.u)
+    rows, phi = layout.rows, fitted.phi
     columns = tuple(column[at] for column in rows.columns)
     value, mean = np.zeros(len(at)), fitted.eta[at] + e
     widest = float(sd.max(initial=0.0))

@@ -70,12 +70,11 @@ class Schur:
 
     def solve(self, b: np.ndarray, tolerance: float = EXACTLY) -> np.ndarray:
         """S⁻¹b for b (r, P)."""
+        if not b.size:
+            return b.copy()
         half = np.empty_like(b)
         for place, root in zip(self.sums.places, self.root, strict=True):
             half[place] = multiplied(root, b[place])
-
-        if not len(b):
-            return b.copy()
 
         def part(Z: np.ndarray) -> np.ndarray:
             found = solve(self.times, Z, tolerance)

@@ -6,12 +6,14 @@ Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from ....collapsed.gaussian.block import BlockSum
+from ....collapsed.gaussian.block import BlockState, BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
 from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
@@ -19,6 +21,7 @@ from ....engine.second_order import Refined, SecondOrder, linear
 from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
+from ....posterior.correction import warn_large_elsewhere
 from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
 from ..design.design import Design
@@ -66,28 +69,39 @@ def join(
     return JointResponse(estimate, precisions, coefficients, average is not None)
 
 
-def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) -> Refined:
+def refine_joint(
+    joint: JointResponse,
+    standard: Standardisation,
+    gap: Callable[[BlockSum, BlockState], float],
+    asked: Any,
+) -> Refined:
     """Second-order means and variances of fixed effects and of the precisions' statistics.
 
-    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two.
+    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. `gap` is what the best
+    Gaussian of rows that are not gaussian leaves out.
     """
     if callable(asked):
         raise InvalidModel(
             "The second order of a mixed model is known of its coefficients and precisions by name, not "
             "of functions."
         )
-    response = joint.precisions
+    fit = joint.precisions.fit
+    assert isinstance(fit.local_sum, BlockSum)
+    response = replace(joint.precisions, fit=replace(fit, local_sum=fit.local_sum.with_gap(gap)))
     second = SecondOrder(response)
-    evidence = response.fit.elbo + second.loop  # refuses what is not Gaussian, whatever is asked
     size = len(response.m)
     start = len(joint.estimate.m) - size
     beta, own = asked[:, :start], asked[:, start : start + size]
     if np.count_nonzero(asked) != np.count_nonzero(beta) + np.count_nonzero(own):
-        labels = [name for name in response.alpha.names() if name is not None]
+        known = [name for name in response.alpha.names() if name is not None]
         raise InvalidModel(
             "The second order of a mixed model is known of its fixed effects and precisions: ask for "
-            f'their names, such as {labels[:2]}; factorization="blocked" has sds exactly.'
+            f'their names, such as {known[:2]}; factorization="blocked" has sds exactly.'
         )
+    logs = [at for at, _ in fit.local_sum.precisions.logdets if not own[:, at].any()]
+    labels = response.alpha.names()
+    sd = np.sqrt(np.diag(response.Sigma))
+    warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
     found = [
         fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
         for b, d in zip(beta, own, strict=True)
@@ -98,7 +112,7 @@ def refine_joint(joint: JointResponse, standard: Standardisation, asked: Any) ->
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    return Refined(shift, first, variance, evidence)
+    return Refined(shift, first, variance, fit.elbo + second.loop)
 
 
 def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:
