@@ -59,17 +59,35 @@ def checked(fit: lrvb.Fit, moved: dict[str, np.ndarray], local_sum=None) -> None
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_curvature_turns_with_m(case):
-    checked(case.small_fit(), {})
+    fit = case.small_fit()
+    checked(fit, {})
+    rows_add_up(fit)
+
+
+def rows_add_up(fit: lrvb.Fit) -> None:
+    """Each row's score and curvature along S sum to those of all rows, as the fit's own pass has them."""
+    if fit.problem.rows is None:
+        return
+    S = RNG.normal(size=(3, len(fit.m))) @ fit.curved.C.T
+    bound = fit.bound()
+    whole = bound.evaluate(fit.m, 2)
+    w = np.ones(fit.problem.n) if (given := fit.problem.rows.weights) is None else given
+    sums = w @ np.concatenate(list(bound.curvatures(fit.m, S)))
+    along = np.einsum("ka,ab,kb->k", S, whole.curvature, S)
+    expected = np.concatenate([whole.gradient, along])
+    assert_allclose(sums, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
 
 
 def test_gram_matrices_turn_as_autodiff():
-    """The same numbers, by sums over features and by rows."""
+    """The same numbers, by sums over features and by rows; each row's score and curvature likewise."""
     fit = next(c for c in CASES if c.name == "NormalMixture").small_fit()
     S = RNG.normal(size=(3, len(fit.m)))
-    fast, slow = (
-        over.bind(fit.problem).turns(fit.m, S, {}) for over in (fit.local_sum, AutodiffSum())
-    )
-    assert_allclose(fast, slow, rtol=1e-9, atol=1e-9 * np.abs(slow).max())
+    bound = [over.bind(fit.problem) for over in (fit.local_sum, AutodiffSum())]
+    for fast, slow in (
+        [over.turns(fit.m, S, {}) for over in bound],
+        [np.concatenate(list(over.curvatures(fit.m, S))) for over in bound],
+    ):
+        assert_allclose(fast, slow, rtol=1e-9, atol=1e-9 * np.abs(slow).max())
 
 
 @pytest.mark.parametrize("name", ["LocalLevel", "HiddenMarkov"])
@@ -79,6 +97,7 @@ def test_wide_rows_turn_without_matrices(name):
     fit = lrvb.fit(STATED[name](), {"y": np.concatenate(series)})
     assert fit.problem.local.size > 32
     checked(fit, {})
+    rows_add_up(fit)
 
 
 class Counts(lrvb.Model):

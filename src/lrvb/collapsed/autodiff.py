@@ -25,7 +25,7 @@ from .row_programs import (
     row_sum_program,
 )
 from .seam import SMALL, BoundSum, CollapsedSums, Densities, LocalResponse
-from .turning import CUBIC, Directions, autodiff_turns
+from .turning import CUBIC, Directions, autodiff_curvatures, autodiff_turns
 
 #: Global coordinates beyond which no a × a matrix is formed: H̃ is multiplied, never held.
 WIDE_GLOBAL = 3000
@@ -135,6 +135,9 @@ class _ChunkedSum:
 
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
         return autodiff_turns(self.problem, self.chunk_size, m, S, moved)
+
+    def curvatures(self, m: np.ndarray, S: np.ndarray) -> Iterator[np.ndarray]:
+        return autodiff_curvatures(self.problem, self.chunk_size, m, S)
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         total, structure = np.zeros(len(points)), self.problem.structure

@@ -29,7 +29,7 @@ from .gram_programs import (
     point_program,
     pullback_program,
 )
-from .gram_turns import along_program, thirds_program, turns_program
+from .gram_turns import along_program, curvature_program, thirds_program, turns_program
 from .seam import BoundSum, CollapsedSums, Densities, LocalResponse
 from .turning import Directions, autodiff_turns
 
@@ -115,6 +115,12 @@ class _GramBound:
         along = along_program(structure)(problem.traced, m, S)
         sums = self._with_thirds(A, thirds_program(structure), along)
         return np.asarray(turns_program(structure)(problem.traced, m, S, *sums))
+
+    def curvatures(self, m: np.ndarray, S: np.ndarray) -> Iterator[np.ndarray]:
+        problem = self.problem
+        program = curvature_program(problem.structure)
+        for chunk in self._kept or chunks(problem, self.size):
+            yield np.asarray(program(problem.traced, m, S, chunk.columns))[: chunk.n]
 
     def _with_thirds(self, A: Any, thirds: Callable[..., Any], along: Any) -> tuple[Any, Any, Any]:
         """Sums over all rows of features, of their products, and of third moments along directions."""

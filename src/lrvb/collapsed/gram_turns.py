@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..numerics.lazy import jax, jnp
-from ..statement.programs import shared_briefly
+from ..statement.programs import shared, shared_briefly
 from ..statement.structure import Structure
 from .bilinear import coefficients, features_of, width_of
 from .gram_bend import bend_program
@@ -28,7 +28,41 @@ def along_program(structure: Structure) -> Callable[..., Any]:
     return along
 
 
-@shared_briefly
+@shared
+def curvature_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, S (k, a), columns) → each row's score and sᵀH̃_n s along each of S, (n, a + k).
+
+    With A(m) the coefficients, ∂A/∂m · zφᵀ and z·Äφ + Var(Ȧφ) along s.
+    """
+
+    def along_each(traced: Any, m: Any, S: Any, columns: Any) -> Any:
+        Phi = jax.vmap(functools.partial(features_of, structure, traced))(columns)
+
+        def A(m: Any) -> Any:
+            return coefficients(structure, traced, m, width_of(structure))
+
+        def one(row: Any, eta: Any) -> Any:
+            local = structure.local.at(structure.row(row))
+            q = local.evaluate(eta)
+            return q.m, local.dense(q.C)
+
+        def bent(s: Any) -> Any:
+            def first(m: Any) -> Any:
+                return jax.jvp(A, (m,), (s,))[1]
+
+            return jax.jvp(first, (m,), (s,))
+
+        z, C = jax.vmap(one)(columns, Phi @ A(m).T)
+        along, twice = jax.vmap(bent)(S)
+        score = jnp.einsum("nd,nf,dfa->na", z, Phi, jax.jacfwd(A)(m))
+        u = jnp.einsum("nf,kdf->nkd", Phi, along)
+        spread = (jnp.einsum("nkd,nde->nke", u, C) ** 2).sum(-1)
+        return jnp.concatenate([score, spread + jnp.einsum("nd,nf,kdf->nk", z, Phi, twice)], axis=1)
+
+    return along_each
+
+
+@shared
 def thirds_program(structure: Structure) -> Callable[..., Any]:
     """(traced, A, Ȧ (k, d, F), columns, weights) → Σ_n w_n κ₃[Ȧφ, Ȧφ, ·]φᵀ of each Ȧ, (k, d, F)."""
     _, categorical = pairs_of(structure)

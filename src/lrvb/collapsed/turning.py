@@ -12,7 +12,7 @@ gradient of a second derivative along (s, Rs).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..numerics.algebra import response_root
 from ..numerics.lazy import jax, jnp
 from ..statement.meanfield import MeanField
 from ..statement.problem import Problem
-from ..statement.programs import shared_briefly
+from ..statement.programs import shared
 from ..statement.structure import Structure
 from .chunks import Chunk, chunk_length, chunks
 from .row_optimum import WIDE, cross, local_hessians, response
@@ -46,6 +46,16 @@ def autodiff_turns(
     return total
 
 
+def autodiff_curvatures(
+    problem: Problem, chunk_size: int | None, m: np.ndarray, S: np.ndarray
+) -> Iterator[np.ndarray]:
+    """`curvature_program` of all rows, chunk by chunk."""
+    program = curvature_program(problem.structure)
+    width = (len(m) + len(S)) * (problem.local.size + 2) + 64
+    for chunk in chunks(problem, chunk_length(problem, chunk_size, width)):
+        yield np.asarray(program(problem.traced, m, S, chunk.columns))[: chunk.n]
+
+
 def count(moved: Directions) -> int:
     """How many numbers ε there are."""
     return len(next(iter(moved.values()))) if moved else 0
@@ -57,7 +67,7 @@ def numbers_at(numbers: Any, moved: Any, epsilon: Any) -> Any:
     return {**numbers, **away}
 
 
-@shared_briefly
+@shared
 def turn_program(structure: Structure) -> Callable[..., Any]:
     """(traced, moved, m, S (k, a), columns, weights) → ∂²L̄/∂x∂ε (h, a + h), then ∂(sᵀH̃s)/∂x (k, a + h)."""
     d = structure.local.size
@@ -65,8 +75,7 @@ def turn_program(structure: Structure) -> Callable[..., Any]:
     def turns(traced: Any, moved: Any, m: Any, S: Any, columns: Any, weights: Any) -> Any:
         a, h = m.size, count(moved)
         x = jnp.concatenate([m, jnp.zeros(h)])
-        q = row_parts(structure, traced, m, columns)
-        z = q.z
+        few = len(S) and 0 < d <= CUBIC
 
         def term(x: Any, z: Any, row: Any) -> Any:
             numbers = numbers_at(traced, moved, x[a:])
@@ -75,10 +84,14 @@ def turn_program(structure: Structure) -> Callable[..., Any]:
         def total(x: Any, z: Any) -> Any:
             return weights @ jax.vmap(term, (None, 0, 0))(x, z, columns)
 
-        follow = functools.partial(_follow, structure, term, x)
-        R, E, eta = jax.vmap(follow)(z, q.C, columns)  # (n, d, a + h) twice, (n, d)
-        few = len(S) and 0 < d <= CUBIC
-        kappa = jax.vmap(functools.partial(_thirds, structure))(columns, eta) if few else None
+        if few and structure.conjugate:  # η_z is known, and one quadrature tells z, R and κ₃
+            z, R, E, kappa = jax.vmap(functools.partial(_linear, structure, term, x))(columns)
+            eta = None
+        else:
+            q = row_parts(structure, traced, m, columns)
+            z, follow = q.z, functools.partial(_follow, structure, term, x)
+            R, E, eta = jax.vmap(follow)(z, q.C, columns)  # (n, d, a + h) twice, (n, d)
+            kappa = jax.vmap(functools.partial(_thirds, structure))(columns, eta) if few else None
 
         def mixed(u: Any) -> Any:
             return jax.jvp(jax.grad(total), (x, z), (u, R @ u))[1]
@@ -112,6 +125,30 @@ def turn_program(structure: Structure) -> Callable[..., Any]:
     return turns
 
 
+@shared
+def curvature_program(structure: Structure) -> Callable[..., Any]:
+    """(traced, m, S (k, a), columns) → each row's score and sᵀH̃_n s along each of S, (n, a + k)."""
+
+    def along_each(traced: Any, m: Any, S: Any, columns: Any) -> Any:
+        q = row_parts(structure, traced, m, columns)
+
+        def term(m: Any, z: Any, row: Any) -> Any:
+            return structure.local_term(traced, m, z, structure.row(row))
+
+        def one(z: Any, C: Any, row: Any) -> Any:
+            R = _follow(structure, term, m, z, C, row)[0]
+            score = functools.partial(jax.grad(term), row=row)
+
+            def curved(s: Any) -> Any:
+                return jax.jvp(lambda m, z: score(m, z) @ s, (m, z), (s, R @ s))[1]
+
+            return jnp.concatenate([score(m, z), jax.vmap(curved)(S)])
+
+        return jax.vmap(one)(q.z, q.C, columns)
+
+    return along_each
+
+
 def _slope(function: Callable[..., Any], along: Any, x: Any, z: Any) -> Any:
     return jax.jvp(function, (x, z), along)[1]
 
@@ -136,15 +173,31 @@ def _follow(
     return R, pull if H_zz is None else pull + H_zz @ R, eta
 
 
+def _linear(structure: Structure, term: Any, x: Any, row: Any) -> tuple[Any, Any, Any, Any]:
+    """z (d,), R and E (d, a + h) and κ₃ (d, d, d) of one row that is linear in z: η_z = ∂ℓ/∂z anywhere."""
+    eta = jax.grad(functools.partial(term, x, row=row))(jnp.zeros(structure.local.size))
+    kappa, (z, V) = _cumulants(structure, row, eta)
+    pull = cross(term, x, z, row)
+    return z, V @ pull, pull, kappa
+
+
 def _thirds(structure: Structure, row: Any, eta: Any) -> Any:
-    """κ₃ (d, d, d) of q(z) of one row: the derivative of its covariance."""
+    """κ₃ (d, d, d) of q(z) of one row."""
+    return _cumulants(structure, row, eta)[0]
+
+
+def _cumulants(structure: Structure, row: Any, eta: Any) -> tuple[Any, tuple[Any, Any]]:
+    """κ₃ (d, d, d) of q(z) of one row, the derivative of its covariance; its mean (d,) and covariance."""
     local = structure.local.at(structure.row(row))
 
-    def covariance(eta: Any) -> Any:
-        C = local.dense(local.evaluate(eta).C)
-        return C @ C.T
+    def two(eta: Any) -> Any:
+        q = local.evaluate(eta)
+        C = local.dense(q.C)
+        V = C @ C.T
+        return V, (q.m, V)
 
-    return jax.jacfwd(covariance)(eta)
+    found: tuple[Any, tuple[Any, Any]] = jax.jacfwd(two, has_aux=True)(eta)
+    return found
 
 
 def _third(structure: Structure, row: Any, eta: Any, e: Any) -> Any:

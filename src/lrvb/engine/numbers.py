@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..collapsed.row_optimum import is_searched
 from ..collapsed.turning import Directions, numbers_at, third_cumulant
 from ..errors import InvalidModel
+from ..families import Tilted
 from ..numerics.double import in_double
 from ..numerics.lazy import jax, jnp
 from ..statement.programs import global_program, shared_briefly
@@ -28,8 +30,11 @@ from ..statement.tracing import numbers_read
 from .fitting import Fit
 from .response import Response
 from .second_order import thinned
-from .sensitivity import means_at, newton_change, require_rows, row_scores
+from .sensitivity import means_at, newton_change, require_rows
 
+MANY_ROWS = 30_000  # beyond which a sample says how sds follow a prior
+SAMPLED = 4000  # rows of it, in one piece: d_sd is then known to 4 % and more often to 2 %
+_COSTLY = 10_000  # rows beyond which a sample does so where each is a quadrature or a search
 _FEW, _MANY = 16, 64  # directions that are turned together
 _SAME = 1e-8  # relative: of statistics of rows that are the same up to rounding one is enough
 
@@ -43,6 +48,19 @@ class NumberChanges(NamedTuple):
     d_mean: np.ndarray
     d_variance: np.ndarray
     rows: np.ndarray
+
+
+def standing_rows(fit: Fit) -> int | None:
+    """How many rows are drawn to say how sds follow, so that they cost no more than a curvature; None: all.
+
+    A row that is a quadrature or a search takes three times its curvature: a quarter of them is drawn.
+    """
+    problem = fit.problem
+    n = problem.total if problem.total is not None else problem.n if problem.rows else 0
+    blocks = problem.structure.local.blocks.values()
+    if is_searched(problem.structure) or any(isinstance(q, Tilted) for q in blocks):
+        return min(n // 4, SAMPLED) if n > _COSTLY else None
+    return SAMPLED if n > MANY_ROWS else None
 
 
 @in_double
@@ -73,7 +91,7 @@ def number_changes(
         # of those that rows read, and of no others
         moving = np.array([any(np.any(d[i]) for d in own.values()) for i in range(h)], dtype=bool)
         own = {name: d[moving] for name, d in own.items()} if moving.any() else {}
-        sample = fit if most is None else _standing_for_all(response, thinned(fit, most))
+        sample = fit if most is None else _standing_for_all(response, thinned(fit, most), S)
         p = int(moving.sum())
         found = _rows(sample, S, own)
         of_numbers = _rows(fit, S[:0], own) if p and sample is not fit else found[:p]
@@ -136,21 +154,28 @@ def third_order(response: Response, S: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _standing_for_all(response: Response, some: Fit) -> Fit:
-    """Some of the rows, weighted anew so that their count and their score are those of all rows.
+def _standing_for_all(response: Response, some: Fit, S: np.ndarray) -> Fit:
+    """Some of the rows, weighted anew so that count, score and curvature along S are those of all rows.
 
-    w(1 + xᵀλ) with x = (1, g_n) and λ such that Σ wx(1 + xᵀλ) is what all rows have: their score is
-    η − ∂L̄₀/∂m at the optimum, L̄₀ the global term. What varies with x over rows has then no sampling error.
+    w(1 + xᵀλ) with x = (1, g_n, sᵀH̃_n s) and λ such that Σ wx(1 + xᵀλ) is what all rows have: their score is
+    η − ∂L̄₀/∂m at the optimum, L̄₀ the global term, and their curvature H̃ less that of L̄₀. What varies with
+    x over rows has then no sampling error.
     """
     if some is response.fit:
         return some
-    rows = require_rows(some)
-    gradient = global_program(some.problem.structure, 2)(some.problem.traced, response.eta)[2]
+    rows, fit = require_rows(some), response.fit
+    assert fit.curved is not None
+    of_term = global_program(some.problem.structure, 2)(some.problem.traced, response.eta)
+    gradient, H = (np.asarray(part) for part in of_term[2:])
+    bound: Any = some.bound()
     w = np.asarray(rows.weights)
-    x = np.column_stack([np.ones(len(w)), np.concatenate(list(row_scores(some)))])
-    products = (x * w[:, None]).T @ x
-    all_rows = np.concatenate([products[0, :1], response.eta - np.asarray(gradient)])
-    missing = all_rows - products[0]
+    x, start = np.ones((len(w), 1 + len(gradient) + len(S))), 0
+    for part in bound.curvatures(some.m, S):
+        x[start : start + len(part), 1:] = part
+        start += len(part)
+    products = x.T @ (x * w[:, None])
+    curvature = ((S @ (fit.curved.H - H)) * S).sum(1)
+    missing = np.concatenate([products[0, :1], response.eta - gradient, curvature]) - products[0]
     size = np.sqrt(np.diag(products))
     unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
     share = unit * np.linalg.lstsq(products * unit * unit[:, None], missing * unit, rcond=_SAME)[0]

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..engine.curvature import linearize
 from ..engine.fitting import Fit
-from ..engine.numbers import number_changes, number_steps
+from ..engine.numbers import number_changes, number_steps, standing_rows
 from ..engine.response import Response, respond
 from ..engine.sensitivity import (
     map_parts,
@@ -35,10 +35,6 @@ from .hyperparameters import Hyperparameter, stored_numbers
 from .intervals import intervals
 from .units import Units, in_units
 
-MANY_ROWS = 30_000  # beyond which a sample says how sds follow a prior
-SAMPLED = (
-    10_000  # rows of it: d_sd is then known to some 5 %, of models with one normal a row to 2 %
-)
 LARGE = 0.1  # sds by which a first order may move a mean before more is done
 ALL = 200  # rows or levels up to which all get a step: a fifth of a second
 
@@ -152,10 +148,7 @@ class Sensitivity:
     @property
     def _sampled(self) -> int | None:
         """How many rows say how sds follow; None for all."""
-        n = self.fit.problem.total
-        if n is None:
-            n = 0 if self.fit.problem.rows is None else self.fit.problem.rows.n
-        return SAMPLED if n > MANY_ROWS else None
+        return standing_rows(self.fit)
 
     def remark(self, names: list[str], at: np.ndarray) -> str:
         """Where d_sd is not of all rows, or ""."""

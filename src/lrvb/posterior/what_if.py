@@ -40,18 +40,26 @@ def prior_table(sensitivity: PriorQuestions, of: Asked, verify: int) -> pd.DataF
         )
     sd = np.where(sensitivity.sd[at] > 0, sensitivity.sd[at], np.inf)
     changes = sensitivity.prior_changes(at)
-    rows = [
-        (h.name, name, h.value, mean, spread, h.step, h.step * mean / unit)
-        for h, d_mean, d_sd, _ in changes
-        for name, mean, spread, unit in zip(names, d_mean, d_sd, sd, strict=True)
-    ]
-    columns = ["hyperparameter", "quantity", "value", "d_mean", "d_sd", "step", "change"]
-    table = pd.DataFrame(rows, columns=columns)
-    for column in ("d_mean", "d_sd", "change"):
-        labels = table["hyperparameter"] + " of " + table["quantity"]
-        require_finite(column, table[column].to_numpy(), labels)
-    order = np.argsort(-np.abs(table["change"].to_numpy()), kind="stable")
-    table = table.iloc[order].reset_index(drop=True)
+    known, count = [change.hyperparameter for change in changes], len(names)
+    d_mean, d_sd = (
+        np.concatenate([np.zeros(0), *(change[i] for change in changes)]) for i in (1, 2)
+    )
+    step = np.repeat([h.step for h in known], count)
+    change = step * d_mean / np.tile(sd, len(known))
+    labels = [f"{h.name} of {name}" for h in known for name in names]
+    for column, found in (("d_mean", d_mean), ("d_sd", d_sd), ("change", change)):
+        require_finite(column, found, labels)
+    order = np.argsort(-np.abs(change), kind="stable")
+    columns = {
+        "hyperparameter": np.repeat(np.array([h.name for h in known], dtype=object), count),
+        "quantity": np.tile(np.array(names, dtype=object), len(known)),
+        "value": np.repeat([h.value for h in known], count),
+        "d_mean": d_mean,
+        "d_sd": d_sd,
+        "step": step,
+        "change": change,
+    }
+    table = pd.DataFrame({name: values[order] for name, values in columns.items()})
     steps = plain_step_changes(sensitivity, changes, of)
     by_fits: dict[str, list[Step]] = {}
     for name in list(dict.fromkeys(step.hyperparameter.name for step in steps))[:verify]:

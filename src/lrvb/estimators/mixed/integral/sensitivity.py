@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 
 from ....errors import InvalidModel
 from ....integrated.normal import Normal
-from ....integrated.terms import split_by_size
+from ....integrated.terms import Spread, split_by_size
 from ....likelihoods.dispersion import split_coordinates
 from ....numerics.pareto import smooth
 from ....posterior.answering import Elsewhere, PriorChange
@@ -179,12 +179,18 @@ class PriorSensitivity:
         within = (draws.root[:, k] ** 2).sum(-1) if k < draws.p else 0.0
         return _Score((away**2 + within - s**2) / s**3, k, square=1 / s**3, center=b)
 
-    def _log_prior(self, priors: MixedPriors) -> np.ndarray:
-        """log p(θ) of every term and the residual at the draws, (n,)."""
+    @cached_property
+    def _parts(self) -> dict[int, tuple[np.ndarray, Spread]]:
+        """Of each term its part of θ (n, size) at the draws, and Σ there, which no prior changes."""
         statement, theta = self.found.statement, self.found.theta
         first = 0 if isinstance(statement.inside, Normal) else statement.inside.p
         ordered = [statement.terms[t] for t in statement.order]
-        parts = dict(zip(statement.order, split_by_size(theta[:, first:], ordered), strict=True))
+        parts = zip(statement.order, split_by_size(theta[:, first:], ordered), strict=True)
+        return {t: (part, statement.terms[t].spread(part)) for t, part in parts}
+
+    def _log_prior(self, priors: MixedPriors) -> np.ndarray:
+        """log p(θ) of every term and the residual at the draws, (n,)."""
+        statement, theta = self.found.statement, self.found.theta
         total = np.zeros(len(theta))
         for t, prior in enumerate(priors.terms):
             if prior is self.priors.terms[t]:
@@ -196,7 +202,7 @@ class PriorSensitivity:
                 if isinstance(prior, SpreadPrior)
                 else replace(term, sds=prior)  # type: ignore[arg-type]
             )
-            total += changed.log_prior(parts[t], changed.spread(parts[t]))
+            total += changed.log_prior(*self._parts[t])
         if priors.residual is not self.priors.residual:
             if priors.residual is None:
                 raise InvalidModel("A gaussian model needs a prior of its residual sd.")
