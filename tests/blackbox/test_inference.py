@@ -136,6 +136,7 @@ def test_the_users_precision_is_left_alone():
         (lambda x: jnp.log(-1 - x @ x), np.zeros(2), "not a number at any of 64 starting points"),
         (lambda x: -x @ x + 0 * jnp.sqrt(x - x).sum(), np.zeros(2), "or its gradient is not a"),
         (lambda x: -(x**2), np.zeros(2), "must be one number"),
+        (lambda x: None, np.zeros(2), "is None.*`return`"),
         (lambda x: -np.sum(np.asarray(x) ** 2), np.zeros(2), "TracerArray.* Write it in jax.numpy"),
         (
             lambda x: -(x[0] ** 2) if x[0] > 0 else 0.0,

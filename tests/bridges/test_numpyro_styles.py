@@ -98,6 +98,28 @@ def test_nested_plates():
     assert posterior.to_arviz(n=4).posterior["b"].dims == ("chain", "draw", "inner", "outer")
 
 
+def test_bounds_that_are_another_sites_value():
+    """b ~ Uniform(0, a), against sums over a grid of a and b/a."""
+
+    def within():
+        a = numpyro.sample("a", dist.Uniform(0.0, 2.0))
+        b = numpyro.sample("b", dist.Uniform(0.0, a))
+        numpyro.sample("y", dist.Normal(a + b, 1.0), obs=Y)
+
+    found = lrvb.from_numpyro(within).infer().summary()
+    grid = (np.arange(400) + 0.5) / 400
+    a, share = np.meshgrid(2 * grid, grid)
+    log_p = -0.5 * ((Y[:, None, None] - a * (1 + share)) ** 2).sum(axis=0)
+    weight = np.exp(log_p - log_p.max())
+    weight /= weight.sum()
+    for name, value in {"a": a, "b": a * share}.items():
+        mean = (weight * value).sum()
+        sd = np.sqrt((weight * (value - mean) ** 2).sum())
+        assert found["verdict"][name] == "trust"
+        assert found["mean"][name] == pytest.approx(mean, abs=0.05 * sd)
+        assert found["sd"][name] == pytest.approx(sd, rel=0.05)
+
+
 def test_ordered_cut_points_with_a_flat_prior():
     """The margins are a Dirichlet's: with 15 in each of four categories, of (15, 15, 15, 15)."""
 
@@ -129,6 +151,21 @@ def branching():
         numpyro.sample("y", dist.Normal(0.0, 1.0), obs=Y)
 
 
+def a_constant():
+    a = numpyro.sample("a", dist.Delta(1.0))
+    numpyro.sample("b", dist.Normal(a, 1.0))
+
+
+def a_direction():
+    numpyro.sample("way", dist.ProjectedNormal(np.array([1.0, 0.0, 0.0])))
+
+
+def rows_by_numpy():
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", 12, subsample_size=5) as rows:
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=Y[rows])
+
+
 def random():
     a = numpyro.sample("a", dist.Normal(0.0, 1.0))
     numpyro.factor("noise", a * jax.random.normal(numpyro.prng_key()))
@@ -154,6 +191,9 @@ def without_a_predictor():
         (stated, (Y[:5],), r"Site 'y' observes data of shape \(5,\).*shape \(12,\)"),
         (columns, (pd.DataFrame({"y": Y}),), r"after site 'b' raised.*column\.to_numpy\(\)"),
         (branching, (), r"after site 'a' raised.*jax\.numpy\.where takes the place of `if`"),
+        (a_constant, (), r"Site 'a' is a Delta.*numpyro\.deterministic"),
+        (a_direction, (), r"no coordinates without bounds for site 'way', ProjectedNormal"),
+        (rows_by_numpy, (), r"Plate 'row' subsamples 5 of 12 rows"),
         (random, (), r"draws random numbers by itself.*numpyro\.sample"),
         (below_zero, (), r"It is so of 'y\[1\]': either it is outside its support"),
         (without_a_predictor, (), r"It is so of 'y\[8\]'.*depends on is missing"),

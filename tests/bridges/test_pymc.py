@@ -74,12 +74,15 @@ def test_missing_data_are_imputed():
     assert (found["verdict"] == "trust").all()
 
 
-def test_observed_data_have_dims():
-    """Those that the model states."""
+@pytest.mark.parametrize("contained", [False, True])
+def test_observed_data_have_dims(contained):
+    """Those that the model states, of an array and of a pm.Data."""
     with pm.Model(coords={"day": list("abcde")}) as model:
-        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=np.arange(5.0), dims="day")
+        y = pm.Data("given", np.arange(5.0)) if contained else np.arange(5.0)
+        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=y, dims="day")
     observed = lrvb.from_pymc(model).infer().to_arviz(n=5).observed_data
     assert observed["y"].dims == ("day",)
+    np.testing.assert_array_equal(observed["y"], np.arange(5.0))
     assert observed["day"].values.tolist() == list("abcde")
 
 

@@ -175,7 +175,10 @@ def _scalar(f: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
     """f as one number in double precision; anything else is told."""
 
     def checked(x: Any) -> Any:
-        value = jnp.asarray(f(x))
+        found = f(x)
+        if found is None:
+            raise InvalidModel(f"{what} is None; it must be one number: does it say `return`?")
+        value = jnp.asarray(found)
         if value.shape != ():
             raise InvalidModel(f"{what} has shape {value.shape}; it must be one number.")
         if jnp.issubdtype(value.dtype, jnp.complexfloating):

@@ -56,12 +56,9 @@ class _Sites:
     def __init__(self, numpyro: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.numpyro, self.model, self.args, self.kwargs = numpyro, model, args, kwargs
         self._reached = ""
+        self._free: dict[str, tuple[int, ...]] = {}  # shapes of the sites without bounds
         self.trace = self._traced()
-        self.latent = {
-            name: site
-            for name, site in self.trace.items()
-            if site["type"] == "sample" and not site["is_observed"]
-        }
+        self.latent = {name: site for name, site in self.trace.items() if _latent(site)}
         discrete = [name for name, site in self.latent.items() if _discrete(site)]
         self.enumerated = bool(discrete)
         if discrete:
@@ -75,18 +72,12 @@ class _Sites:
             if site["type"] == "sample" and site["is_observed"]:
                 require_numbers(name, site["value"])
                 require_shape(name, jnp.shape(site["value"]), tuple(site["fn"].shape()))
-            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
-                size, part = site["args"]
-                raise InvalidModel(
-                    f"Plate '{name}' subsamples {part} of {size} rows, so that log p is random; give "
-                    "it all rows, without subsample_size."
-                )
         if not self.latent:
             raise InvalidModel("This NumPyro model has no continuous latent site.")
 
     def density(self) -> Density:
         """Everything that inference asks for."""
-        shapes = self._unconstrained_shapes()
+        shapes = {name: self._free[name] for name in self.latent}
         names = list(shapes)
         ends = np.cumsum([int(np.prod(shapes[name], dtype=int)) for name in names])
 
@@ -176,6 +167,11 @@ class _Sites:
 
         def run() -> Any:
             found.update(self._trace_at(lambda name, shape: jnp.full(shape, 0.5)))
+            to = self.numpyro.distributions.biject_to
+            for name, site in found.items():  # here: one site's bounds may be another's value
+                if _latent(site) and not _discrete(site):
+                    free = to(site["fn"].support).inverse_shape(jnp.shape(site["value"]))
+                    self._free[name] = tuple(free)
             return 0
 
         try:
@@ -205,9 +201,11 @@ class _Sites:
 
         def value(site: Any) -> Any:
             self._reached = site["name"]
-            if site["type"] != "sample" or site["is_observed"] or _discrete(site):
+            _require_all_rows(site)
+            if not _latent(site) or _discrete(site):
                 return None
             stated = site["fn"]
+            _require_numbers_without_bounds(distributions, site["name"], stated)
             with contextlib.suppress(NotImplementedError):
                 return _quantile(distributions, stated, uniforms(site["name"], stated.shape()))
             transform = distributions.biject_to(stated.support)
@@ -219,13 +217,6 @@ class _Sites:
             return transform(noise + jnp.where(jnp.isfinite(center), center, 0.0))
 
         return value
-
-    def _unconstrained_shapes(self) -> dict[str, tuple[int, ...]]:
-        to = self.numpyro.distributions.biject_to
-        return {
-            name: tuple(to(site["fn"].support).inverse_shape(jnp.shape(site["value"])))
-            for name, site in self.latent.items()
-        }
 
     def _starts(self, shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray:
         """The origin of unconstrained space, and draws from the prior."""
@@ -323,6 +314,40 @@ def _log_prob(site: Any) -> Any:
     found = site["fn"].log_prob(site["value"])
     scale = site.get("scale")
     return jnp.sum(found if scale is None else scale * found)
+
+
+def _require_all_rows(site: Any) -> None:
+    """A sentence where a plate subsamples."""
+    if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+        size, part = site["args"]
+        raise InvalidModel(
+            f"Plate '{site['name']}' subsamples {part} of {size} rows, so that log p is random; give "
+            "it all rows, without subsample_size."
+        )
+
+
+def _require_numbers_without_bounds(distributions: Any, name: str, stated: Any) -> None:
+    """A sentence where a site is a point mass, or has no coordinates without bounds."""
+    plain = stated
+    while hasattr(plain, "base_dist") and not isinstance(
+        plain, distributions.TransformedDistribution
+    ):
+        plain = plain.base_dist
+    if isinstance(plain, distributions.Delta):
+        raise InvalidModel(
+            f"Site '{name}' is a Delta, which has no density; make it a numpyro.deterministic."
+        )
+    try:
+        distributions.biject_to(stated.support)
+    except NotImplementedError:
+        raise InvalidModel(
+            f"NumPyro knows no coordinates without bounds for site '{name}', {type(plain).__name__}; state "
+            "it by others (numpyro.infer.reparam has ways for some)."
+        ) from None
+
+
+def _latent(site: Any) -> bool:
+    return site["type"] == "sample" and not site["is_observed"]
 
 
 def _discrete(site: Any) -> bool:

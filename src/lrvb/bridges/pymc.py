@@ -213,10 +213,11 @@ def _density(model: Any) -> Density:
 
 
 def _observed(model: Any) -> dict[str, Any]:
-    """The data of observed variables that are plain arrays."""
+    """The data of observed variables: plain arrays, or those of a pm.Data."""
     found = {}
     for variable in model.observed_RVs:
-        data = getattr(model.rvs_to_values[variable], "data", None)
+        value = model.rvs_to_values[variable]
+        data = value.get_value() if hasattr(value, "get_value") else getattr(value, "data", None)
         if data is not None:
             found[variable.name] = np.asarray(data)
     return found
