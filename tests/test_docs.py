@@ -24,14 +24,21 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def blocks(page: Path) -> list[tuple[int, str]]:
-    """The ```python blocks of a page with the line each starts on; `python no-run` is left out."""
+def blocks(page: Path) -> list[tuple[int, str, str]]:
+    """The ```python blocks of a page: the line each starts on, the code, and a ```text right below it.
+
+    `python no-run` is left out.
+    """
     text = page.read_text(encoding="utf-8")
-    return [
-        (text.count("\n", 0, match.start("code")), match["code"])
-        for match in FENCE.finditer(text)
-        if match["info"].split() == ["python"]
-    ]
+    found: list[tuple[int, str, str]] = []
+    end = -1
+    for match in FENCE.finditer(text):
+        if match["info"].split() == ["python"]:
+            found.append((text.count("\n", 0, match.start("code")), match["code"], ""))
+            end = match.end()
+        elif match["info"] == "text" and end >= 0 and not text[end : match.start()].strip():
+            found[-1] = (*found[-1][:2], match["code"])
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +49,13 @@ def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name_of)
-def test_page_runs(page: Path) -> None:
-    """The blocks of a page run one after another, as a reader would type them."""
+def test_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of a page run one after another, as a reader would type them, and print what it says."""
     namespace: dict[str, Any] = {"__name__": "__page__"}
-    for line, code in blocks(page):
+    for line, code, said in blocks(page):
         # Blank lines in front make a traceback point at the line of the page.
         exec(compile("\n" * line + code, str(page), "exec"), namespace)
+        assert said.strip() in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)

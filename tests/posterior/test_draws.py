@@ -6,11 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from posterior_cases import prior
 from scipy.special import digamma
 
 import lrvb
 from cases import CASES
+from lrvb.engine.second_order import Refined
 from lrvb.numerics.scores import inverse_trigamma
+from lrvb.posterior.draws import at_noise, unconstrained
 from mixed_fits import FORMULAS, fitted, frame
 from mixtures import overlapping
 
@@ -149,3 +152,21 @@ def _relative_error(values: np.ndarray) -> float:
     """Of the sd of draws, by their fourth moment."""
     z = (values - values.mean()) / values.std()
     return float(np.sqrt((z**4).mean() - 1) / (2 * np.sqrt(len(z))))
+
+
+def test_a_second_order_that_moves_nothing_leaves_draws_as_they_are():
+    """Coordinates that T does not determine (a Wishart's) keep their rest beside a corrected variance."""
+    estimate = prior().estimate
+    free = unconstrained(estimate)
+    assert np.diag(free.R).max() > 0.01
+    noise = (
+        np.random.default_rng(0).standard_normal((50, len(free.R))) @ free.root(estimate.Sigma).T
+    )
+
+    def unmoved(W):
+        variance = np.diag(W @ estimate.Sigma @ W.T)
+        return Refined(np.zeros(len(W)), variance, variance, 0.0)
+
+    plain, refined = at_noise(estimate, free, noise), at_noise(estimate, free, noise, unmoved)
+    for name in set(plain) - {"tau"}:  # a Gamma's E τ is q's only where nothing was refined
+        np.testing.assert_allclose(refined[name], plain[name], rtol=1e-9)

@@ -28,6 +28,21 @@ def test_a_slope_that_three_far_rows_hold_up():
     assert "a refit has mean" in repr(found)
 
 
+def test_a_negative_effect_is_as_fragile_as_a_positive_one():
+    """With −y the line has −b: the same rows, and every number with the other sign."""
+    data = line(30, seed=1, slope=0.0)
+    data.iloc[:3] = [[3.0, 4.5], [3.2, 4.8], [2.9, 4.1]]
+    found, turned = (
+        lrvb.infer(Line(), rows).fragility("b") for rows in (data, data.assign(y=-data["y"]))
+    )
+    assert (turned.interval, turned.sign) == (found.interval, found.sign)
+    assert turned.interval is not None
+    for what in ("interval", "sign"):
+        assert_allclose(turned.mean_without[what], -found.mean_without[what], rtol=1e-6)
+        low, high = found.interval_without[what]
+        assert_allclose(turned.interval_without[what], [-high, -low], rtol=1e-6)
+
+
 def slope_without(data, rows):
     """Its sign by least squares, which the weak prior leaves as it is."""
     kept = data.drop(index=data.index[list(rows)])

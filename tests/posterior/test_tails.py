@@ -41,6 +41,10 @@ def test_what_no_draw_has_seen():
     beyond = n ** (2 * k - 1) / (1 - 2 * k) / (away**2).mean()
     # the farthest draw stands in the middle of its nth part, 2^k beyond its edge, less the mean
     assert unseen_square(x, k) == pytest.approx(beyond * 2 ** (2 * k), rel=0.35)
+    # where chance made the ten farthest no farther than the tenth, that one still foretells the farthest
+    near = np.minimum(x, np.sort(x)[-10]) * np.where(np.arange(n) % 2, 1.0, -1.0)
+    beyond = n ** (2 * k - 1) / (1 - 2 * k) / near.var()
+    assert unseen_square(near, k) == pytest.approx(beyond, rel=0.05)
     assert unseen_square(np.ones(10), 0.3) == 0.0
     assert unseen_square(x, 0.6) > 1e3
 
