@@ -21,11 +21,63 @@ from .mode import differenced
 class Parts(Protocol):
     """Objects that are elsewhere, each the sums of whole levels."""
 
-    def map(self, function: Callable[[int, Any], Any]) -> tuple[Any, ...]:
-        """A function of the number and the object of every part."""
+    def map(self, function: Callable[..., Any], *own: Sequence[Any]) -> tuple[Any, ...]:
+        """A function of the number and the object of every part, and what of `own` belongs to it."""
 
-    def prepared(self, function: Callable[[Any], Any]) -> Parts:
-        """What a function makes of the parts, kept where they are."""
+    def prepared(self, function: Callable[..., Any], *own: Sequence[Any]) -> Parts:
+        """What a function makes of the parts, and of what belongs to each, kept where they are."""
+
+
+class Moments:
+    """Moments (n, G + M) of levels that stay where their rows are, and are multiplied from the left there.
+
+    lots are numbers of points, and parts that hold an `Evaluated` of them; `which` is of its moments. sizes
+    are every part's outer levels and inner ones: here all outer levels come first.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(
+        self, lots: Sequence[tuple[int, Parts]], which: int, sizes: Sequence[tuple[int, int]]
+    ):
+        self.lots, self.which, self.sizes = list(lots), which, list(sizes)
+
+    @classmethod
+    def stacked(cls, several: Sequence[Moments]) -> Moments:
+        """Those of some points after others."""
+        lots = [lot for one in several for lot in one.lots]
+        return cls(lots, several[0].which, several[0].sizes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Points and levels."""
+        return sum(n for n, _ in self.lots), sum(outer + inner for outer, inner in self.sizes)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """All of them, brought here."""
+        return np.eye(self.shape[0]) @ self
+
+    def __rmatmul__(self, A: np.ndarray) -> np.ndarray:
+        rows, start, total = np.atleast_2d(A), 0, 0.0
+        for n, parts in self.lots:
+            found = parts.map(partial(_times, rows[:, start : start + n], self.which))
+            split = [
+                np.split(part, [G], axis=1)
+                for part, (G, _) in zip(found, self.sizes, strict=True)
+                if part is not None
+            ]
+            total = total + np.concatenate([*(o for o, _ in split), *(i for _, i in split)], axis=1)
+            start += n
+        return np.asarray(total if A.ndim > 1 else total[0])
+
+
+def once(levels: np.ndarray) -> None:
+    """Refuse levels that several parts have."""
+    if len(np.unique(levels)) < len(levels):
+        raise InvalidData(
+            "Rows of one level came to different partitions, as where it is a number in some "
+            "rows and a text in others; write the groups' labels in one way."
+        )
 
 
 class Portion(NamedTuple):
@@ -58,12 +110,8 @@ class Scattered:
         starts = np.cumsum([0, *(part.groups for part in found)])
         self.G = int(starts[-1])
         group = np.full(none.terms[0].levels, -1)
+        once(np.concatenate([part.levels for part in found]))
         for start, part in zip(starts, found, strict=False):
-            if (group[part.levels] >= 0).any():
-                raise InvalidData(
-                    "Rows of one level came to different partitions, as where it is a number in some "
-                    "rows and a text in others; write the groups' labels in one way."
-                )
             group[part.levels] = start + part.group
         counts = np.concatenate([part.counts for part in found])
         self.groups = none.groups._replace(group=group, counts=counts)
@@ -215,6 +263,10 @@ def joined(many: Scattered, found: Sequence[Evaluated | None], theta: np.ndarray
 
 
 # ---- where the rows are: a part is the sums of its levels, or None if it has no rows -----------
+
+
+def _times(A: np.ndarray, which: int, _: int, kept: Evaluated | None) -> np.ndarray | None:
+    return None if kept is None else A @ kept[1 + which]
 
 
 def _portion(_: int, part: Factor | None) -> Portion | None:
