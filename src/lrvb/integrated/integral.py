@@ -93,7 +93,7 @@ class Integral:
         level, *slopes = np.linalg.pinv(np.column_stack([np.ones(len(sampled)), sampled]))
         B = np.reshape(slopes, sampled.T.shape) @ self.first  # (d, Gq)
         missed = away.T @ (w[:, None] * away) - sampled.T @ (level[:, None] * sampled)
-        second = level @ self.second + _products(B, missed, self.second.shape[1])
+        second = level @ self.second + _products(B, missed, len(self.second[0]))
         found = self.inside.unfold(self.theta, w, level @ self.first, second)
         covariance = away.T @ (w[:, None] * (values - w @ values))
         return LevelMoments(found, self.inside.expand(B.T @ covariance))

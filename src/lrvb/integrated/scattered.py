@@ -28,49 +28,6 @@ class Parts(Protocol):
         """What a function makes of the parts, and of what belongs to each, kept where they are."""
 
 
-class Moments:
-    """Moments (n, G + M) of levels that stay where their rows are, and are multiplied from the left there.
-
-    lots are numbers of points, and parts that hold an `Evaluated` of them; `which` is of its moments. sizes
-    are every part's outer levels and inner ones: here all outer levels come first.
-    """
-
-    __array_ufunc__ = None
-
-    def __init__(
-        self, lots: Sequence[tuple[int, Parts]], which: int, sizes: Sequence[tuple[int, int]]
-    ):
-        self.lots, self.which, self.sizes = list(lots), which, list(sizes)
-
-    @classmethod
-    def stacked(cls, several: Sequence[Moments]) -> Moments:
-        """Those of some points after others."""
-        lots = [lot for one in several for lot in one.lots]
-        return cls(lots, several[0].which, several[0].sizes)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Points and levels."""
-        return sum(n for n, _ in self.lots), sum(outer + inner for outer, inner in self.sizes)
-
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        """All of them, brought here."""
-        return np.eye(self.shape[0]) @ self
-
-    def __rmatmul__(self, A: np.ndarray) -> np.ndarray:
-        rows, start, total = np.atleast_2d(A), 0, 0.0
-        for n, parts in self.lots:
-            found = parts.map(partial(_times, rows[:, start : start + n], self.which))
-            split = [
-                np.split(part, [G], axis=1)
-                for part, (G, _) in zip(found, self.sizes, strict=True)
-                if part is not None
-            ]
-            total = total + np.concatenate([*(o for o, _ in split), *(i for _, i in split)], axis=1)
-            start += n
-        return np.asarray(total if A.ndim > 1 else total[0])
-
-
 def once(levels: np.ndarray) -> None:
     """Refuse levels that several parts have."""
     if len(np.unique(levels)) < len(levels):
@@ -263,10 +220,6 @@ def joined(many: Scattered, found: Sequence[Evaluated | None], theta: np.ndarray
 
 
 # ---- where the rows are: a part is the sums of its levels, or None if it has no rows -----------
-
-
-def _times(A: np.ndarray, which: int, _: int, kept: Evaluated | None) -> np.ndarray | None:
-    return None if kept is None else A @ kept[1 + which]
 
 
 def _portion(_: int, part: Factor | None) -> Portion | None:

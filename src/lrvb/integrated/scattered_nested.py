@@ -15,7 +15,7 @@ from .inside import Drawn, Evaluated, Lines, only_new, with_effects
 from .nested import Nested
 from .nested_sums import largest
 from .regression import Regression
-from .scattered import Moments, Parts, once
+from .scattered import Parts, once
 from .terms import Term
 
 Bring = Callable[[np.ndarray], Nested]
@@ -89,11 +89,9 @@ class ScatteredNested(Nested):
         return float(sum(value)), np.sum(gradient, axis=0), np.sum(H, axis=0)
 
     def moments_of_rows(self, theta: np.ndarray) -> Evaluated:
-        """Log density of the rows, and moments that stay where they are."""
-        here = self._known(theta[0])
-        kept = self.parts.prepared(partial(_kept, here._state, theta))
-        value = [found for found in kept.map(_value) if found is not None]
-        return Evaluated(np.sum(value, axis=0), *self._moments(kept, len(theta)))
+        """Log density of the rows, and moments of all levels, at n points."""
+        value, first, second = zip(*self._ask(_moments, theta), strict=True)
+        return Evaluated(np.sum(value, axis=0), self._joined(first), self._joined(second))
 
     def error(self, theta: np.ndarray) -> np.ndarray:
         """What sums with these nodes are off by at n points, (n,)."""
@@ -110,17 +108,14 @@ class ScatteredNested(Nested):
         """The inner levels alone, at n points, for outer effects that are known."""
         return ScatteredInner(self, self.parts.prepared(partial(_inner, self._state, theta)))
 
-    def around(self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray) -> tuple[Any, Any]:
+    def around(
+        self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Moments of all levels, with outer effects Z (n, G, Q) of probabilities P."""
-        kept = self.parts.prepared(
-            partial(_around, self._state, theta), self.split(Z), self.split(P)
-        )
-        return self._moments(kept, len(theta))
-
-    def stacked(self, lots: Sequence[Evaluated]) -> Evaluated:
-        """What was evaluated at some points after another, at all of them."""
-        value, first, second = zip(*lots, strict=True)
-        return Evaluated(np.concatenate(value), Moments.stacked(first), Moments.stacked(second))
+        ask = partial(_around, self._state, theta)
+        found = self.parts.map(ask, self.split(Z), self.split(P))
+        first, second = zip(*(part for part in found if part is not None), strict=True)
+        return self._joined(first), self._joined(second)
 
     def split(self, values: np.ndarray) -> list[np.ndarray]:
         """Of all outer levels (n, G, …), those of each part."""
@@ -198,9 +193,11 @@ class ScatteredNested(Nested):
         found = self.parts.map(partial(question, here._state, theta))
         return [part for part in found if part is not None]
 
-    def _moments(self, kept: Parts, n: int) -> tuple[Moments, Moments]:
-        first, second = (Moments([(n, kept)], which, self.sizes) for which in (0, 1))
-        return first, second
+    def _joined(self, found: Sequence[np.ndarray]) -> np.ndarray:
+        """Moments of all levels (n, G + M), the outer ones first, from those of the parts that have rows."""
+        sizes = [outer for outer, inner in self.sizes if inner]
+        halves = [np.split(part, [G], axis=1) for part, G in zip(found, sizes, strict=True)]
+        return np.concatenate([half[i] for i in (0, 1) for half in halves], axis=1)
 
 
 class ScatteredInner:
@@ -260,20 +257,19 @@ def _informations(state: dict[str, Any], theta: np.ndarray, _: int, part: Nested
     return None if part is None else _with(state, part)._informations(theta)
 
 
-def _kept(state: dict[str, Any], theta: np.ndarray, part: Nested | None) -> Evaluated | None:
+def _moments(state: dict[str, Any], theta: np.ndarray, _: int, part: Nested | None) -> Any:
     return None if part is None else _with(state, part).moments_of_rows(theta)
 
 
-def _value(_: int, kept: Evaluated | None) -> np.ndarray | None:
-    return None if kept is None else kept.value
-
-
 def _around(
-    state: dict[str, Any], theta: np.ndarray, part: Nested | None, Z: np.ndarray, P: np.ndarray
-) -> Evaluated | None:
-    if part is None:
-        return None
-    return Evaluated(np.zeros(0), *_with(state, part).around(theta, Z, P))
+    state: dict[str, Any],
+    theta: np.ndarray,
+    _: int,
+    part: Nested | None,
+    Z: np.ndarray,
+    P: np.ndarray,
+) -> Any:
+    return None if part is None else _with(state, part).around(theta, Z, P)
 
 
 def _inner(state: dict[str, Any], theta: np.ndarray, part: Nested | None) -> InnerSums | None:

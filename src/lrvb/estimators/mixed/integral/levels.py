@@ -59,8 +59,7 @@ class IntegratedEffects(LevelEffects):
             return self._of_gaussian(inside, t, j)
         if integral.first is None or integral.second is None or integral.inside is None:
             return None
-        first, second = np.asarray(integral.first), np.asarray(integral.second)
-        theta = integral.sample
+        first, second, theta = integral.first, integral.second, integral.sample
         if theta is None:
             at = resampled(integral.weighted.weights, DRAWS)
             first, second, theta = first[at], second[at], integral.theta[at]

@@ -140,7 +140,8 @@ def scatter(
 
     if len(set(factors)) == 1:
         return Scattered(_class_of(ordered, factors)(rows, ordered), parts, bring)
-    nested = ScatteredNested(rows, *ordered, parts, bring)
+    outer, inner = ordered
+    nested = ScatteredNested(rows, outer, inner, parts, bring)
     if are_single(nested):
         raise NotSmooth(
             "Zeros and ones with an effect of each have no sums that stay where they are."
