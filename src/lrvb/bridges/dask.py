@@ -26,15 +26,16 @@ class DaskPartitions:
     def __init__(self, parts: Sequence[Any], keep: bool = False):
         self.parts, self.keep = list(parts), keep
 
-    def map(self, function: Callable[[int, Any], T]) -> tuple[T, ...]:
-        """All parts at once, by the active scheduler."""
+    def map(self, function: Callable[..., T], *own: Sequence[Any]) -> tuple[T, ...]:
+        """All parts at once, each with its number and what of `own` is its, by the active scheduler."""
         task = dask.delayed(function, pure=False)
-        return dask.compute(*(task(i, part) for i, part in enumerate(self.parts)))
+        each = zip(self.parts, *own, strict=True)
+        return dask.compute(*(task(i, *part) for i, part in enumerate(each)))
 
-    def prepared(self, function: Callable[[Any], Any]) -> DaskPartitions:
-        """The parts after a function, kept on the workers of a distributed client."""
+    def prepared(self, function: Callable[..., Any], *own: Sequence[Any]) -> DaskPartitions:
+        """The parts after a function, each with what of `own` is its, kept on workers where there are any."""
         task = dask.delayed(function, pure=False)
-        parts = [task(part) for part in self.parts]
+        parts = [task(*part) for part in zip(self.parts, *own, strict=True)]
         return self._kept(parts)
 
     def numbered(self, function: Callable[[int, Any], Any]) -> DaskPartitions:

@@ -77,6 +77,7 @@ class ChainSums:
         self.given, self.terms, self.p, self.k = rows, tuple(terms), rows.p, len(terms)
         tree = grow([term.codes for term in terms])
         self.rows, self.of, self.depths = rows.take(tree.rows), tree.of, tree.depths
+        self.N = len(self.of)
         self.parents = [depth.parent for depth in self.depths]
         self.constant = rows.likelihood.constant(rows.columns)
         self.information: np.ndarray | None = None

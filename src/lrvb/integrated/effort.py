@@ -15,6 +15,7 @@ FEW_LEVELS = 100  # below which hardly any log density is smooth enough for them
 QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
 LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
+APART = 100_000  # rows from which on sums may be over parts that are elsewhere
 FEWEST = 512  # final draws below which nothing can be said
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from .cells import cells_work
 from .crossed import Crossed
 from .effort import FEW_LEVELS
-from .groups import Groups
 from .importance import Budget
 from .inside import Inside
 from .levels import Levels
@@ -66,9 +65,9 @@ def _tabulate_outer(nested: Nested, start: np.ndarray, longest: np.ndarray) -> t
     """Of the outer of two factors, whose rows' density has the inner levels summed out."""
     some = _some_rows(some_inner(nested))
     first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
-    spread, inner = np.sqrt(len(some.of) / len(nested.of)) * sds(first), nested.p + 1
+    spread, inner = np.sqrt(some.N / nested.N) * sds(first), nested.p + 1
     # of M levels' log sd no rows know more than M exact effects would
-    spread[inner] = max(spread[inner], 1 / np.sqrt(2 * len(nested.starts)))
+    spread[inner] = max(spread[inner], 1 / np.sqrt(2 * nested.M))
     if spread[inner] > _WIDE:
         raise NotSmooth("Rows tell too little of the inner sd.", mode=first.x)
     outer = Outer(nested)
@@ -102,7 +101,7 @@ def thinned(inside: Levels) -> Levels:
     here = copy(inside)
     if every == 1:
         return here
-    kept = _kept(groups, every)
+    kept = groups.each(every)
     of = groups.of[kept]
     times = (groups.sizes / np.bincount(of, minlength=inside.G))[of]
     given = inside.rows.weights
@@ -118,22 +117,10 @@ def _every(rows: int, levels: int) -> int:
     return max(1, int(min(rows / _ROWS, rows / (_EACH * levels))))
 
 
-def _kept(groups: Groups, every: int) -> np.ndarray:
-    """Places of every so many-th row of each group."""
-    place = np.arange(len(groups.of)) - groups.starts[groups.of]
-    return np.flatnonzero(place % every == 0)
-
-
 def some_inner(nested: Nested) -> Nested:
     """Every so many-th inner level of each outer one alone."""
-    above = nested.above
-    M = len(above.of)
-    every = max(1, int(min(len(nested.of) / _ROWS, M / (_EACH * len(above.starts)))))
-    if every == 1:
-        return nested
-    place = np.arange(M) - above.starts[above.of]
-    kept = np.isin(nested.inner.codes, nested.inner_level[place % every == 0])
-    return _of_rows(nested, np.flatnonzero(kept))
+    every = int(min(nested.N / _ROWS, nested.M / (_EACH * nested.G)))
+    return nested.of_some_inner(every) if every > 1 else nested
 
 
 def _some_rows(nested: Nested) -> Nested:
@@ -142,14 +129,8 @@ def _some_rows(nested: Nested) -> Nested:
     Each counts once: if they counted for the others, what a few rows say of a level by chance would be told
     as differences between levels, and the inner sd come out too large.
     """
-    every = _every(len(nested.of), len(nested.starts))
-    if every == 1:
-        return nested
-    return _of_rows(nested, nested.within.rows[_kept(nested.within, every)])
-
-
-def _of_rows(nested: Nested, rows: np.ndarray) -> Nested:
-    return Nested(nested.given.take(rows), nested.outer.take(rows), nested.inner.take(rows))
+    every = _every(nested.N, nested.M)
+    return nested.of_some_rows(every) if every > 1 else nested
 
 
 def sideways(x: np.ndarray, moves: np.ndarray, inside: Levels) -> list[np.ndarray]:

@@ -35,6 +35,11 @@ class Groups(NamedTuple):
         """Sums over the rows of each group."""
         return np.add.reduceat(values, self.starts, axis=axis)
 
+    def each(self, every: int) -> np.ndarray:
+        """Places of every so many-th row of each group."""
+        place = np.arange(len(self.of)) - self.starts[self.of]
+        return np.flatnonzero(place % every == 0)
+
     @property
     def sizes(self) -> np.ndarray:
         """Rows of each group, (G,)."""

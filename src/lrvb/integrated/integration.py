@@ -112,7 +112,7 @@ def _drawn(
 
     hessian = None
     if tabled is None:
-        if isinstance(inside, Nested | Chain) and len(inside.given.X) > _MANY:
+        if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
     if tables and isinstance(inside, Crossed):
@@ -248,7 +248,7 @@ def climb_finer(inside: Integrand, start: np.ndarray, longest: np.ndarray) -> Mo
 
 def _mode_of_some(inside: Nested | Chain, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
     """Where some of the outermost levels have their mode, near which that of all is."""
-    every = min(len(inside.given.X) / _MANY, inside.fewest / FEW_LEVELS)
+    every = min(inside.N / _MANY, inside.fewest / FEW_LEVELS)
     if every < 2:
         return start
     some = inside.some(int(every))

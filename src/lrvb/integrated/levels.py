@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .density import Density
 from .factor import Factor
 from .factor_density import MANY, Ends, Step
 from .lines import CHUNK, Line, spline_weights
@@ -23,16 +24,20 @@ _OFF = 0.3  # of the fall that an end should have, what it may miss
 _TURN = 3.0  # units of η around a mode within which bent nodes are nearly even
 
 
+def first_nodes(likelihood: Density, rows: int) -> int:
+    """How many are tried first: more until it is known how far bumps are apart."""
+    few = 31 if rows < MANY else 11
+    return few if likelihood.concave else 4 * few
+
+
 class Levels(Factor):
     """θ = (β, log sd, dispersions): the log density with the levels of one factor summed out."""
 
     ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61, 81, 121, 161, 241)
 
     def __init__(self, rows: Regression, term: Term, merge: bool = True, nodes: int = 0):
-        first = 31 if len(term.codes) < MANY else 11
-        if not rows.likelihood.concave:
-            first *= 4  # until it is known how far bumps are apart
-        super().__init__(rows, (term,), merge, nodes or first)
+        nodes = nodes or first_nodes(rows.likelihood, len(term.codes))
+        super().__init__(rows, (term,), merge, nodes)
 
     def on(self, rows: Regression, terms: Sequence[Term]) -> Levels:
         """The same sums of other rows and levels."""

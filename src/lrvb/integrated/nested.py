@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from .inner import Inner, InnerSums
 from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked, with_effects
 from .lines import draw_alike, draw_each, spline_weights
 from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
 from .regression import lifted
-from .tree import every_level
 
 _CELLS = 4  # to a step of the grids, of which a draw is made
 _LOT = 2**20  # points × levels × nodes whose draws are made together
@@ -28,6 +28,12 @@ class Nested(NestedSums):
         Given o the inner levels are independent, so Cov[S] is the mean over o of the sum of their
         covariances, and the covariance over o of the sum of their means.
         """
+        value, gradient, H = self.derivatives_of_rows(theta)
+        value += float(self._log_prior(theta[None])[0])
+        return self.rows.with_prior(theta, value, gradient, H, self._log_hyperprior)
+
+    def derivatives_of_rows(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The same of the rows alone, without their constant."""
         p, d = self.p, len(theta)
         k = d - p - 2
         sums = self._sums(theta)
@@ -81,17 +87,41 @@ class Nested(NestedSums):
         G, M = len(P), len(W)
         H[p, p] = -2 * (gradient[p] + G)
         H[p + 1, p + 1] = -2 * (gradient[p + 1] + M)
-        value = sums.value + float(self._log_prior(theta[None])[0])
-        return self.rows.with_prior(theta, value, gradient, H + C, self._log_prior)
+        return sums.value, gradient, H + C
 
     def some(self, every: int) -> Nested:
         """Every so many-th outer level alone."""
-        chosen, (outer, inner) = every_level(self.outer.codes, every), (self.outer, self.inner)
-        return Nested(self.given.take(chosen), outer.take(chosen), inner.take(chosen))
+        return self.taken(np.flatnonzero(np.isin(self.outer.codes, self.every_outer(every))))
+
+    def every_outer(self, every: int) -> np.ndarray:
+        """Every so many-th outer level that has rows."""
+        return np.sort(self.outer_level)[::every]
+
+    def of_some_inner(self, every: int) -> Nested:
+        """Every so many-th inner level of each outer one alone."""
+        kept = self.inner_level[self.above.each(every)]
+        return self.taken(np.flatnonzero(np.isin(self.inner.codes, kept)))
+
+    def of_some_rows(self, every: int) -> Nested:
+        """Every so many-th row of each inner level alone, whatever order they were given in."""
+        rows = self.rows
+        size = (np.arange(rows.p) + 1.0) ** -0.5
+        order = np.lexsort((rows.X @ size + rows.offset, rows.columns[0], self.of))
+        groups = self.within._replace(of=self.of, starts=self.starts)
+        return self.taken(self.given_row[order[groups.each(every)]])
+
+    def taken(self, rows: np.ndarray) -> Nested:
+        """Some of the rows alone, as they were given."""
+        return Nested(self.given.take(rows), self.outer.take(rows), self.inner.take(rows))
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
-        n, G, M = len(theta), len(self.above.starts), len(self.starts)
+        found = self.moments_of_rows(theta)
+        return found._replace(value=found.value + self._log_prior(theta))
+
+    def moments_of_rows(self, theta: np.ndarray) -> Evaluated:
+        """The same with the log density of the rows alone, without their constant."""
+        n, G, M = len(theta), self.G, self.M
         first, second = np.zeros((n, G + M)), np.zeros((n, G + M))
         value = np.full(n, -np.inf)
         of = self.above.of
@@ -108,18 +138,38 @@ class Nested(NestedSums):
             first[i, :G], second[i, :G] = sums.P @ o, sums.P @ o**2
             first[i, G:] = Pt @ t - first[i, of]
             second[i, G:] = Pt @ t**2 - 2 * both + second[i, of]
-        return Evaluated(value + self._log_prior(theta), first, second)
+        return Evaluated(value, first, second)
+
+    def inner_sums(self, theta: np.ndarray) -> InnerSums:
+        """The inner levels alone, at n points, for outer effects that are known."""
+        return Inner.of(self, theta)
+
+    def around(
+        self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """E z and E z² (n, G + M) of all levels, with outer effects Z (n, G, Q) of probabilities P."""
+        first, second = np.empty((2, len(theta), self.G + self.M))
+        first[:, : self.G], second[:, : self.G] = (P * Z).sum(2), (P * Z**2).sum(2)
+        for i, point in enumerate(theta):
+            here = slice(i, i + 1)
+            found = Inner.of(self, point[None]).moments(Z[here], P[here])
+            first[here, self.G :], second[here, self.G :] = found
+        return first, second
+
+    def stacked(self, lots: Sequence[Evaluated]) -> Evaluated:
+        """What was evaluated at some points after another, at all of them."""
+        return Evaluated(*(np.concatenate(part) for part in zip(*lots, strict=True)))
 
     def unfold(
         self, theta: np.ndarray, weights: np.ndarray, first: np.ndarray, second: np.ndarray
     ) -> tuple[Effects, ...]:
         """Posterior means and sds of the outer levels and of the inner, from mean moments (G + M,)."""
-        G = len(self.above.starts)
+        G = self.G
         prior = weights @ np.exp(2 * theta[:, self.p : self.p + 2])
         results = []
         for f, (term, at, here) in enumerate(
             [
-                (self.outer, np.flatnonzero(self.above.group >= 0), slice(0, G)),
+                (self.outer, self.outer_level, slice(0, G)),
                 (self.inner, self.inner_level, slice(G, None)),
             ]
         ):
@@ -131,10 +181,10 @@ class Nested(NestedSums):
 
     def expand(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
         """Of the groups (G + M, a) to the levels of both factors; nothing of those without rows."""
-        G = len(self.above.starts)
+        G = self.G
         outer = np.zeros((self.outer.levels, 1, values.shape[1]))
         inner = np.zeros((self.inner.levels, 1, values.shape[1]))
-        outer[np.flatnonzero(self.above.group >= 0), 0] = values[:G]
+        outer[self.outer_level, 0] = values[:G]
         inner[self.inner_level, 0] = values[G:]
         return outer, inner
 
@@ -216,7 +266,7 @@ class Nested(NestedSums):
         rng: np.random.Generator,
     ) -> None:
         """Draws of the levels with rows into outer (n, levels) and inner, some for each of several sums."""
-        above = np.flatnonzero(self.above.group >= 0)
+        above = self.outer_level
         tiny = np.finfo(np.float32).tiny
         log_p = [np.log(np.maximum(sums.P, tiny)) for _, sums in lot]
         which = [np.tile(np.arange(len(above)), len(same)) for same, _ in lot]

@@ -6,13 +6,14 @@ The inner integral at every outer node o_j is one matrix product exp(L) K, K_qj 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from copy import copy
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
-from .effort import TooMuchWork
+from .effort import APART, TooMuchWork
 from .factor_nodes import TOLERANCE
 from .groups import gather
 from .regression import Regression, lifted
@@ -99,16 +100,24 @@ class NestedSums:
         rank[order] = np.arange(len(order))
         placed = rank[self.within.of]
         by_place = np.argsort(placed, kind="stable")
-        self.rows = rows.take(self.within.rows[by_place])
+        self.given_row = self.within.rows[by_place]
+        self.rows = rows.take(self.given_row)
         self.of = placed[by_place]
         self.starts = np.searchsorted(self.of, np.arange(len(order)))
+        # levels with rows, in the order of the sums
         self.inner_level = inner.codes[self.within.rows][self.within.starts][order]
         self.above = gather(parent[order], outer.levels)
+        self.outer_level = np.flatnonzero(self.above.group >= 0)
+        self.N, self.M, self.G = len(self.of), len(self.inner_level), len(self.outer_level)
         self.constant = rows.likelihood.constant(rows.columns)
         self.p = rows.p
         # rows of the largest inner level, of one trial each
         single = all(bool(np.all(column == 1)) for column in rows.columns[1:])
         self.largest = float(np.bincount(self.of).max()) if single else np.inf
+        self._unknown()
+
+    def _unknown(self) -> None:
+        """Nothing is known of the nodes."""
         self.information: tuple[float, float] | None = None
         self.step, self.single = _START, False
         self._center = self.start()[self.p :]
@@ -133,11 +142,15 @@ class NestedSums:
 
         Only tails are: at the mode, `derivatives` and `choose_nodes` raise instead.
         """
+        return self.of_rows(theta) + self._log_prior(theta)
+
+    def of_rows(self, theta: np.ndarray) -> np.ndarray:
+        """The same of the rows alone, without their constant."""
         result = np.full(len(theta), -np.inf)
         for i in self._possible(theta):
             with contextlib.suppress(TooManyNodes):
                 result[i] = self._sums(theta[i]).value
-        return result + self._log_prior(theta)
+        return result
 
     def finer(self) -> Self:
         """The same sums with twice the nodes; a θ may need more than is sensible then, TooManyNodes."""
@@ -154,8 +167,8 @@ class NestedSums:
         """The widest grid steps whose error is within a tolerance at all n points."""
         self._center = theta[0, self.p :]
         found = [self._informations(t) for t in theta]
-        self.information = max(i for i, _ in found), max(o for _, o in found)
-        self.single = True
+        self.information = largest(found)
+        self.single = self.is_rough
         for step in STEPS:
             self.step = step
             if self.error(theta).max() < tolerance:
@@ -165,8 +178,13 @@ class NestedSums:
     def work(self) -> float:
         """Rows times nodes of outer + inner, and the product with the outer nodes."""
         grid = self._grid(np.r_[self.rows.mean, self._center])
-        products = len(self.starts) * len(grid.t) * len(grid.o) / 20
-        return len(self.of) * len(grid.t) + products + 1000
+        products = self.M * len(grid.t) * len(grid.o) / 20
+        return self.N * len(grid.t) + products + 1000
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether single precision will do: not where sums over parts are to be those over all rows."""
+        return self.N <= APART
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Indices of points whose sds the grids can cover, but for how many nodes that takes."""
@@ -180,6 +198,12 @@ class NestedSums:
             self._halves(theta[i], self.information).size <= _MOST for i in self._possible(theta)
         ]
         return self._possible(theta)[np.array(few, dtype=bool)]
+
+    def shares(self, theta: np.ndarray) -> np.ndarray:
+        """Whether one grid for all outer levels' effects has few enough nodes at each of n points, (n,)."""
+        assert self.information is not None
+        halves = [self._halves(point, self.information) for point in theta]
+        return np.array([2 * half.shared + 1 <= _MOST for half in halves], dtype=bool)
 
     def _informations(self, theta: np.ndarray) -> tuple[float, float]:
         """The largest information that rows have of an inner level, and of an outer level."""
@@ -364,12 +388,20 @@ class NestedSums:
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""
-        p = self.p
-        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        return self.rows.log_prior(theta[:, : self.p]) + self.constant + self._log_hyperprior(theta)
+
+    def _log_hyperprior(self, theta: np.ndarray) -> np.ndarray:
+        """log p of the sds and dispersions, (n,)."""
+        p, total = self.p, np.zeros(len(theta))
         for j, term in enumerate((self.outer, self.inner)):
             part = theta[:, p + j : p + j + 1]
             total = total + term.log_prior(part, term.spread(part))
         return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def largest(informations: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The largest of an inner level, and of an outer one."""
+    return max(i for i, _ in informations), max(o for _, o in informations)
 
 
 def _half(sd: float, step: float) -> int:

@@ -6,25 +6,23 @@ concave function of its effect o if log p is one of η, and the inner sd is a di
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
-from typing import NamedTuple
 
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
 from .factor_nodes import TOLERANCE
-from .groups import Groups
+from .inner import InnerSums
 from .inside import Evaluated, Summed
-from .levels import Levels
+from .levels import Levels, first_nodes
 from .nested import Nested
-from .nested_sums import STEPS, TooManyNodes
+from .nested_sums import STEPS
 from .regression import Regression
 from .row_sums import OneEffect, RowSums
 from .surrogate import NotSmooth
 
-_TINY = np.finfo(float).tiny
 _PLACES = np.linspace(0.3, 0.7, 5)  # between the ends of an outer level's grid
+_LOT = 2**22  # nodes at which moments of inner levels are asked for together
 
 
 class Outer(Levels):
@@ -34,16 +32,15 @@ class Outer(Levels):
 
     def __init__(self, nested: Nested):
         self.nested = nested
-        super().__init__(nested.given, nested.outer, merge=False)
-        # groups here have more rows first: the place of each among the nested sums' own
-        place = np.empty(self.G, dtype=np.int64)
-        there = self.groups.group >= 0
-        place[self.groups.group[there]] = nested.above.group[there]
-        self.place = place
+        nodes = first_nodes(nested.rows.likelihood, nested.N)
+        super().__init__(nested.given, nested.outer, merge=False, nodes=nodes)
+        # groups here have more rows first: which of them each of the nested sums' own is, and back
+        self.order = self.groups.group[nested.outer_level]
+        self.place = np.argsort(self.order)
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         super()._arrange(rows, R)
-        self._exponential = None
+        self.N, self._exponential = self.nested.N, None
 
     @property
     def kinds(self) -> list[Kind]:
@@ -65,7 +62,7 @@ class Outer(Levels):
         """
         nested = self.nested
         nested.information, nested._center = nested._informations(theta), theta[self.p :]
-        nested.single = True
+        nested.single = nested.is_rough
         ends = self._ends(theta[None])
         self._center, self._start = theta.copy(), ends.z[0]
         Z = ends.z + ends.C[..., 0] * (ends.low + (ends.high - ends.low) * _PLACES)
@@ -80,24 +77,18 @@ class Outer(Levels):
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""
-        n, G, M = len(theta), self.G, len(self.nested.starts)
-        value, first, second = np.full(n, -np.inf), np.zeros((n, G + M)), np.zeros((n, G + M))
-        runs = _runs(self)
+        few = max(1, _LOT // (self.G * self.nodes))
+        lots = [self._evaluated(theta[i : i + few]) for i in range(0, len(theta), few)]
+        return lots[0] if len(lots) == 1 else self.nested.stacked(lots)
+
+    def _evaluated(self, theta: np.ndarray) -> Evaluated:
+        n, nested = len(theta), self.nested
+        value, (Z, P) = np.full(n, -np.inf), np.zeros((2, n, self.G, self.nodes))
         for at, sums in self._run(theta, self._possible(self._covered(theta))):
-            value[at] = sums.value
-            P = sums.P / sums.total[..., None]
-            first[np.ix_(at, self.place)] = (P * sums.grid).sum(2)
-            second[np.ix_(at, self.place)] = (P * sums.grid**2).sum(2)
-            for i, k in enumerate(at):
-                point = _inner(self.nested, theta[k])
-                if point is None:
-                    value[k] = -np.inf
-                    continue
-                for g, run in enumerate(runs):
-                    F, F1, F2 = _moments(point, run, sums.grid[i, g])
-                    A, inner = P[i, g] / F, slice(G + run.start, G + run.stop)
-                    first[k, inner] = (A * F1).sum(1)
-                    second[k, inner] = (A * F2).sum(1)
+            value[at], Z[at] = sums.value, sums.grid[:, self.order]
+            P[at] = (sums.P / sums.total[..., None])[:, self.order]
+        value[~nested.shares(theta)] = -np.inf
+        first, second = nested.around(theta, Z, P)
         return Evaluated(value, first, second)
 
     def start(self) -> np.ndarray:
@@ -108,90 +99,26 @@ class Outer(Levels):
         return self.nested._log_prior(theta)
 
     def _rows_at(self, theta: np.ndarray) -> RowSums:
-        return OuterSums.of(self, theta) if self.table is None else self.table.at(theta)
-
-
-class _Inner(NamedTuple):
-    """Of one point: nodes t (Q,), W (M, Q) of the inner levels there, their peaks' sums (G,), inner sd."""
-
-    t: np.ndarray
-    W: np.ndarray
-    peak: np.ndarray
-    sd: float
+        if self.table is not None:
+            return self.table.at(theta)
+        return OuterSums(self, self.nested.inner_sums(theta))
 
 
 class OuterSums(OneEffect):
     """Sums over inner levels at outer effects. See: RowSums."""
 
-    def __init__(self, outer: Outer, points: tuple[_Inner | None, ...]):
-        self.outer, self.points, self.runs = outer, points, _runs(outer)
-
-    @classmethod
-    def of(cls, outer: Outer, theta: np.ndarray) -> OuterSums:
-        """At points θ (n, d)."""
-        return cls(outer, tuple(_inner(outer.nested, point) for point in theta))
+    def __init__(self, outer: Outer, inner: InnerSums):
+        self.outer, self.inner = outer, inner
 
     def take(self, points: np.ndarray) -> RowSums:
         """At some of the points."""
-        return OuterSums(self.outer, tuple(self.points[i] for i in points))
+        return OuterSums(self.outer, self.inner.take(points))
 
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of the outer effect, (n, G, Q); −∞ where there would be too many inner nodes."""
-        result = np.full(Z.shape, -np.inf)
-        for i, point in self._there():
-            for g, run in enumerate(self.runs):
-                F = point.W[run] @ _density(point, Z[i, g])[0]
-                result[i, g] = np.log(np.maximum(F, _TINY)).sum(0)
-            result[i] += point.peak[self.outer.place, None]
-        return result
+        return self.inner.line(Z[:, self.outer.order])[:, self.outer.place]
 
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient (n, G, 1) and information (n, G, 1, 1) at effects (n, G, 1).
-
-        With e given y and o they are Σ E e/sd² and Σ (1 − Var e/sd²)/sd².
-        """
-        gradient, information = np.zeros(z.shape), np.zeros((*z.shape, 1))
-        for i, point in self._there():
-            variance = point.sd**2
-            for g, run in enumerate(self.runs):
-                F, F1, F2 = _moments(point, run, z[i, g])
-                mean = F1 / F
-                spread = F2 / F - mean**2
-                gradient[i, g] = mean.sum() / variance
-                information[i, g] = (1 - spread / variance).sum() / variance
-        return gradient, information
-
-    def _there(self) -> Iterator[tuple[int, _Inner]]:
-        return ((i, point) for i, point in enumerate(self.points) if point is not None)
-
-
-def _runs(outer: Outer) -> list[slice]:
-    """The inner levels of each outer one."""
-    above: Groups = outer.nested.above
-    ends = np.append(above.starts, len(above.of))
-    return [slice(int(ends[g]), int(ends[g + 1])) for g in outer.place]
-
-
-def _moments(point: _Inner, run: slice, o: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """∫ e^k Π p(y | o + e) N(e) de of a run of inner levels at outer effects o (Q,), for k = 0, 1, 2."""
-    K, e = _density(point, o)
-    found = point.W[run] @ np.hstack([K, K * e, K * e**2])
-    F, F1, F2 = np.split(found, 3, axis=1)
-    return np.maximum(F, _TINY), F1, F2
-
-
-def _inner(nested: Nested, theta: np.ndarray) -> _Inner | None:
-    try:
-        grid = nested._grid(theta, apart=False)
-    except TooManyNodes:  # −∞ there, as where both are summed together
-        return None
-    eta = nested.rows.predictor(theta[None, : nested.p])[0]
-    W, peak = nested._weights(theta, eta, grid.t, np.float64)
-    return _Inner(grid.t, W, nested.above.sum(peak[:, 0], axis=0), grid.inner)
-
-
-def _density(point: _Inner, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """N(t − o; 0, sd²) times the step (Q, outer nodes), and t − o."""
-    e = point.t[:, None] - o
-    step = (point.t[1] - point.t[0]) / (point.sd * np.sqrt(2 * np.pi))
-    return np.exp(-((e / point.sd) ** 2) / 2) * step, e
+        """Gradient (n, G, 1) and information (n, G, 1, 1) at effects (n, G, 1)."""
+        gradient, information = self.inner.slopes(z[:, self.outer.order])
+        return gradient[:, self.outer.place], information[:, self.outer.place]

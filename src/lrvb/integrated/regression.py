@@ -193,7 +193,8 @@ class Regression:
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Derivatives at θ (d,) of rows' sums with those of log p(θ) added.
 
-        β's are in closed form; others', by differences of `log_prior`, which maps (n, d) to (n,).
+        β's are in closed form; others', by differences of `log_prior`, which maps (n, d) to (n,) and need not
+        have what is of β alone, whose rounding second differences would magnify.
         `value` has the prior already.
         """
         p, d = self.p, len(theta)

@@ -21,11 +21,20 @@ from .mode import differenced
 class Parts(Protocol):
     """Objects that are elsewhere, each the sums of whole levels."""
 
-    def map(self, function: Callable[[int, Any], Any]) -> tuple[Any, ...]:
-        """A function of the number and the object of every part."""
+    def map(self, function: Callable[..., Any], *own: Sequence[Any]) -> tuple[Any, ...]:
+        """A function of the number and the object of every part, and what of `own` belongs to it."""
 
-    def prepared(self, function: Callable[[Any], Any]) -> Parts:
-        """What a function makes of the parts, kept where they are."""
+    def prepared(self, function: Callable[..., Any], *own: Sequence[Any]) -> Parts:
+        """What a function makes of the parts, and of what belongs to each, kept where they are."""
+
+
+def once(levels: np.ndarray) -> None:
+    """Refuse levels that several parts have."""
+    if len(np.unique(levels)) < len(levels):
+        raise InvalidData(
+            "Rows of one level came to different partitions, as where it is a number in some "
+            "rows and a text in others; write the groups' labels in one way."
+        )
 
 
 class Portion(NamedTuple):
@@ -58,12 +67,8 @@ class Scattered:
         starts = np.cumsum([0, *(part.groups for part in found)])
         self.G = int(starts[-1])
         group = np.full(none.terms[0].levels, -1)
+        once(np.concatenate([part.levels for part in found]))
         for start, part in zip(starts, found, strict=False):
-            if (group[part.levels] >= 0).any():
-                raise InvalidData(
-                    "Rows of one level came to different partitions, as where it is a number in some "
-                    "rows and a text in others; write the groups' labels in one way."
-                )
             group[part.levels] = start + part.group
         counts = np.concatenate([part.counts for part in found])
         self.groups = none.groups._replace(group=group, counts=counts)

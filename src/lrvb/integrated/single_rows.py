@@ -21,6 +21,7 @@ from .inside import Evaluated
 from .levels import Levels
 from .logistic_normal import LogisticNormal, shrinkage
 from .nested import Nested
+from .nested_sums import largest
 from .regression import Regression
 from .terms import Term
 
@@ -102,10 +103,9 @@ class SingleRows(Levels):
         """
         super().choose_nodes(theta, *args, **kwargs)
         nested, some = self.nested, some_inner(self.nested)
-        some.choose_nodes(theta, TOLERANCE * len(some.of) / len(nested.of))
-        nested.step, nested.single, nested._center = some.step, True, some._center
-        found = [nested._informations(point) for point in theta]
-        nested.information = max(i for i, _ in found), max(o for _, o in found)
+        some.choose_nodes(theta, TOLERANCE * some.N / nested.N)
+        nested.step, nested.single, nested._center = some.step, some.single, some._center
+        nested.information = largest([nested._informations(point) for point in theta])
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of outer levels, then inner ones, (n, G + M)."""

@@ -22,11 +22,13 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....integrated.scattered import Scattered
+from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
 from ....posterior.estimate import Estimate
 from ....posterior.weighted import WeightedDraws
 from ..design.design import Design
 from ..design.standardised import Standardisation
+from ..partitions.scattered import ScatteredDesign
 from ..priors.stated import MixedPriors, SpreadPrior
 from .certificate import MixedCertificate, certify
 from .mean_field import (
@@ -81,6 +83,8 @@ def integrate_model(
     except (TooMuchWork, NoMode) as error:
         if isinstance(statement.inside, Normal | Block):
             raise
+        if isinstance(design, ScatteredDesign):
+            raise NotSmooth(str(error)) from error
         statement = state(design, priors, standard, _clause(error))
         statement, integral = _integrated(statement, seed, progress)
     inside = statement.inside

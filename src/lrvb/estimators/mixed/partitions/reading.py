@@ -14,6 +14,7 @@ import pandas as pd
 from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
+from ....integrated.effort import APART
 from ....likelihoods import Likelihood
 from ..design.design import Design, build, read_design
 from ..design.groups import Factor
@@ -25,9 +26,10 @@ from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
+from .nesting import order_of
 
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
-FEW = 100_000  # rows that are, where sums of levels would do
+FEW = APART  # rows that are, where sums of levels would do
 
 
 def build_partitioned(
@@ -52,7 +54,7 @@ def build_partitioned(
         gather = functools.partial(_gather, read.text, parts, found, family, missing, functions)
         design = None
         if blocked and not family.quadratic and found.rows > FEW:
-            design = _scattered(read, data, named, found, units, family, functions, gather)
+            design = _scattered(read, data, parts, named, found, units, family, functions, gather)
         return gather() if design is None else design
     survey.refuse_learning(read)
     small = read_design(read, survey.small_table(found, units), family, functions=functions)
@@ -92,6 +94,7 @@ def _gather(
 def _scattered(
     read: Formula,
     data: Any,
+    parts: DaskPartitions,
     named: list[str],
     found: survey.Survey,
     units: list[survey.Unit],
@@ -103,9 +106,12 @@ def _scattered(
     if survey.learning(read) or not scattered.is_countable(family):
         return None
     small = read_design(read, survey.small_table(found, units), family, functions=functions)
-    if not scattered.can_scatter(small):
+    codes = functools.partial(parts.numbered, functools.partial(rows.codes_part, small, named))
+    order = order_of(small, codes)
+    if order is None:
         return None
-    own = shuffled_parts(data, named, small.coders[0].columns)
+    by = small.coders[small.terms[order[0]].factor]
+    own = shuffled_parts(data, named, by.columns)
     arrays = own.numbered(functools.partial(rows.read_part, small, named))
     measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
     names = small.names
@@ -116,12 +122,16 @@ def _scattered(
         root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
         check_triangle(root, names, columns)
     totals = arrays.folded(scattered.total_part, scattered.join_totals)
-    given = _elsewhere(small, measured.y.n, found.dropped)
+    n = measured.y.n
+    alone = (t.factor for t in small.terms if t.coefficients == ("1",))
+    single = [factor for factor in alone if len(small.factors[factor].levels) == n]
+    given = _elsewhere(small, n, found.dropped) | {"observation": single[0] if single else None}
     return scattered.ScatteredDesign(
         **given,
         measured=measured,
         reduced=scattered.NOTHING,
         left=np.nan,
+        order=order,
         arrays=arrays,
         totals=totals,
         gather=gather,

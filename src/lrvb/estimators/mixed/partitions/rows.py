@@ -75,6 +75,14 @@ def read_part(design: Design, named: Sequence[str], number: int, part: pd.DataFr
         raise InvalidData(f"Partition {number}: {error}", **error.evidence) from None
 
 
+def codes_part(design: Design, named: Sequence[str], number: int, part: pd.DataFrame) -> np.ndarray:
+    """Codes (F, n) of a partition's rows."""
+    table = complete(part, named, design.functions)
+    if table is None:
+        return np.zeros((len(design.coders), 0), dtype=np.int32)
+    return np.array([coder.codes(table) for coder in design.coders])
+
+
 def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
     table = complete(part, named, design.functions)
     if table is None:

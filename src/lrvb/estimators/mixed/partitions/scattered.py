@@ -1,4 +1,7 @@
-"""Counts, zeros and ones in partitions: rows of a level are brought to one, and its sums made there."""
+"""Counts, zeros and ones in partitions: rows of a level are brought to one, and its sums made there.
+
+Of two nested factors the levels are those of the outer one, with all that lies within them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,15 @@ from scipy.special import logsumexp
 from ....errors import InvalidData
 from ....integrated.density import Density
 from ....integrated.factor import Factor
+from ....integrated.inside import Inside
 from ....integrated.levels import Levels
+from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_nested import ScatteredNested
+from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
+from ....integrated.surrogate import NotSmooth
 from ....integrated.terms import Term as Summed
 from ....likelihoods import Likelihood
 from ..design.design import Design, TermRows
@@ -47,8 +55,12 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScatteredDesign(PartitionedDesign):
-    """A design whose rows are in partitions, those of a level in one; `gather` brings them together."""
+    """A design whose rows are in partitions, those of a level in one; `gather` brings them together.
 
+    order is that of the terms in θ, of which the first has these levels.
+    """
+
+    order: tuple[int, ...] = field(kw_only=True)
     arrays: DaskPartitions = field(kw_only=True, repr=False)
     totals: Totals = field(kw_only=True)
     gather: Callable[[], Design] = field(kw_only=True, repr=False)
@@ -72,12 +84,6 @@ class ScatteredDesign(PartitionedDesign):
         """One row that stands for none, and measures of all."""
         R = np.ones((1, len(self.terms[t].coefficients)))
         return TermRows(np.zeros(1, dtype=np.int64), R, self.measured.R[t])
-
-
-def can_scatter(design: Design) -> bool:
-    """Whether a design has sums that can be made level by level: one factor with one effect or two."""
-    effects = sum(len(term.coefficients) for term in design.terms)
-    return len(design.factors) == 1 and effects in (1, 2)
 
 
 def total_part(rows: Arrays) -> Totals:
@@ -113,14 +119,15 @@ def scatter(
     rows: Regression,
     terms: Sequence[Summed],
     standard: Standardisation,
-) -> Scattered:
+) -> Inside:
     """The sums of a design's rows, where they are; rows and terms have its priors."""
-    make = functools.partial(sums_of, rows, tuple(terms), standard)
-    parts = design.arrays.prepared(make)
-    none = _class_of(terms)(rows, terms)
+    ordered = [terms[t] for t in design.order]
+    factors = [design.terms[t].factor for t in design.order]
+    made = functools.partial(sums_of, rows, ordered, design.order, factors, standard)
+    parts = design.arrays.prepared(made)
 
-    def bring(levels: np.ndarray) -> Factor:
-        found = design.arrays.map(functools.partial(_taken, levels))
+    def bring(levels: np.ndarray) -> Any:
+        found = design.arrays.map(functools.partial(_taken, factors[0], levels))
         there = [part for part in found if len(part.y)]
         count = sum(len(part.y) for part in there)
         if count > ASKED:
@@ -129,37 +136,53 @@ def scatter(
                 "together; ask for fewer levels at a time.",
                 rows=count,
             )
-        made = make(_joined(there)) if there else None
-        return none if made is None else made
+        return made(_joined(there)) if there else _class_of(ordered, factors)(rows, ordered)
 
-    return Scattered(none, parts, bring)
+    if len(set(factors)) == 1:
+        return Scattered(_class_of(ordered, factors)(rows, ordered), parts, bring)
+    outer, inner = ordered
+    nested = ScatteredNested(rows, outer, inner, parts, bring)
+    if are_single(nested):
+        raise NotSmooth(
+            "Zeros and ones with an effect of each have no sums that stay where they are."
+        )
+    return nested
 
 
 def sums_of(
-    rows: Regression, terms: Sequence[Summed], standard: Standardisation, part: Arrays
-) -> Factor | None:
-    """The sums of one partition's levels; None without rows."""
+    rows: Regression,
+    terms: Sequence[Summed],
+    order: Sequence[int],
+    factors: Sequence[int],
+    standard: Standardisation,
+    part: Arrays,
+) -> Factor | Nested | None:
+    """The sums of one partition's levels, terms in this order; None without rows."""
     n = len(part.y)
     if not n:
         return None
     columns = (part.y,) if part.trials is None else (part.y, part.trials)
     offset = np.zeros(n) if part.offset is None else part.offset
     here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
-    codes = part.codes[0].astype(np.int64)
-    own = [replace(term, codes=codes, R=R) for term, R in zip(terms, part.R, strict=True)]
-    return _class_of(terms)(here, own)
+    own = [
+        replace(term, codes=part.codes[factor].astype(np.int64), R=part.R[t])
+        for term, t, factor in zip(terms, order, factors, strict=True)
+    ]
+    return _class_of(terms, factors)(here, own)
 
 
-def _class_of(terms: Sequence[Summed]) -> Any:
-    def one(rows: Regression, own: Sequence[Summed]) -> Levels:
-        return Levels(rows, own[0])
+def _class_of(terms: Sequence[Summed], factors: Sequence[int]) -> Any:
+    """What sums of rows and terms are made by."""
+    if len(set(factors)) > 1:
+        return lambda rows, own: Nested(rows, *own)
+    if sum(term.q for term in terms) == 1:
+        return lambda rows, own: Levels(rows, own[0])
+    return Slopes
 
-    return one if sum(term.q for term in terms) == 1 else Slopes
 
-
-def _taken(levels: np.ndarray, _: int, part: Arrays) -> Arrays:
+def _taken(factor: int, levels: np.ndarray, _: int, part: Arrays) -> Arrays:
     """The rows of some levels."""
-    at = np.flatnonzero(np.isin(part.codes[0], levels))
+    at = np.flatnonzero(np.isin(part.codes[factor], levels))
     return Arrays(
         part.y[at],
         None if part.trials is None else part.trials[at],

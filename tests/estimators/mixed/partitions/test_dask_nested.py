@@ -1,0 +1,194 @@
+"""Counts and zeros and ones in two factors on Dask: as in memory, and the rows stay where they are."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import dask
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import lrvb
+from lrvb.bridges.dask import DaskPartitions
+from lrvb.integrated.importance import resampled
+from lrvb.integrated.scattered_nested import ScatteredNested
+
+NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """As of many rows: they stay in partitions, and those in memory are treated alike."""
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.FEW", 100)
+    monkeypatch.setattr("lrvb.integrated.nested_sums.APART", 100)
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """Of many rows a table of the outer levels stands for them."""
+    monkeypatch.setattr("lrvb.integrated.few._NESTED", 0.0)
+
+
+@pytest.fixture
+def no_tables(monkeypatch):
+    monkeypatch.setattr("lrvb.integrated.few._NESTED", np.inf)
+
+
+def classes(n=2400, schools=30, each=6, seed=1):
+    """Classes are numbered within schools, `unique` over all of them."""
+    rng = np.random.default_rng(seed)
+    school, own = rng.integers(schools, size=n), rng.integers(each, size=n)
+    unique = school * each + own
+    x, trials, o = 2 + rng.normal(size=n), rng.integers(2, 6, n), 0.3 * rng.normal(size=n)
+    eta = 0.3 * x - 0.5 + 0.6 * rng.normal(size=schools)[school]
+    eta = eta + 0.5 * rng.normal(size=schools * each)[unique]
+    return pd.DataFrame(
+        {
+            "n": rng.poisson(np.exp(eta + o)),
+            "m": rng.poisson(np.exp(eta + 0.5 * rng.normal(size=n))),
+            "k": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
+            "trials": trials,
+            "x": x,
+            "o": o,
+            "school": [f"school {i}" for i in school],
+            "own": pd.Categorical(own.astype(str)),
+            "unique": unique,
+            "pupil": np.arange(n),
+        }
+    )
+
+
+def scattered(data):
+    """Rows in another order, in four partitions of which one has none."""
+    mixed = data.sample(frac=1.0, random_state=0)
+    ends = 0, 400, 400, 1500, len(mixed)
+    pieces = [mixed.iloc[a:b] for a, b in pairwise(ends)]
+    return dd.from_delayed([dask.delayed(piece) for piece in pieces], meta=mixed.iloc[:0])
+
+
+def agree(here, there):
+    A, B = here.summary(), there.summary()
+    assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=1e-8)
+    assert list(A.verdict) == list(B.verdict)
+    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-12)
+    ours, theirs = here.ranef(), there.ranef()
+    assert ours.index.equals(theirs.index)
+    for name in NUMBERS:
+        assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-8)
+
+
+def both(formula, family, data):
+    """The fit in memory, and that in partitions, which does not gather: a warning would be an error."""
+    with dask.config.set(scheduler="synchronous"):
+        there = lrvb.MixedModel(formula, family).fit(scattered(data))
+    assert isinstance(there._integrated.statement.inside, ScatteredNested)
+    return lrvb.MixedModel(formula, family).fit(data), there
+
+
+@pytest.mark.usefixtures("tables")
+def test_nested_levels_are_summed_where_their_rows_are():
+    data = classes()
+    here, there = both("n ~ x + offset(o) + (1|school/own)", "poisson", data)
+    assert there._integrated.integral.near is None
+    agree(here, there)
+    new = data.iloc[:6].assign(
+        school=["school 1", "school 1", "school 2", "new", "school 4", "new"]
+    )
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
+    with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
+        there.predict()
+    fit = there._integrated
+    theta = fit.theta[resampled(fit.weights, 400)]
+    drawn = fit.statement.inside.sample(theta, np.random.default_rng(0)).effects
+    for t, effects in zip(fit.statement.order, drawn, strict=True):
+        mean, sd = fit.effects[t].mean, fit.effects[t].sd
+        # five standard errors, of 200 levels at once
+        assert np.all(np.abs(effects.mean(0) - mean) < 5 * sd / np.sqrt(400))
+        assert_allclose(effects.std(0), sd, rtol=0.25)
+
+
+@pytest.mark.usefixtures("no_tables")
+def test_levels_without_a_table_too():
+    """Levels that are numbered over all schools, of which an inner one may be asked for in another."""
+    data = classes(n=1500)
+    here, there = both("prop(k, trials) ~ x + (1|unique) + (1|school)", "binomial", data)
+    agree(here, there)
+    new = data.iloc[:3].assign(school=data.school.iloc[10])
+    assert_allclose(there.predict(new), here.predict(new), rtol=1e-8)
+
+
+@pytest.mark.usefixtures("tables")
+def test_an_effect_of_every_row():
+    data = classes(n=1500)
+    here, there = both("m ~ x + (1|school) + (1|pupil)", "poisson", data)
+    agree(here, there)
+    new = data.iloc[:4].drop(columns="pupil")
+    assert_allclose(there.predict(new, interval=0.9), here.predict(new, interval=0.9), rtol=1e-8)
+
+
+@pytest.mark.usefixtures("tables")
+def test_no_rows_come_back(monkeypatch):
+    """What parts answer is as long as the levels are, in a batch: rows are sixty times as many."""
+    answers, map_of = [], DaskPartitions.map
+
+    def spy(self, function, *own):
+        found = map_of(self, function, *own)
+        answers.extend(part for part in found if part is not None)
+        return found
+
+    monkeypatch.setattr(DaskPartitions, "map", spy)
+    data = classes(n=12_000)
+    with dask.config.set(scheduler="synchronous"):
+        lrvb.MixedModel("n ~ x + (1|school/own)", "poisson").fit(scattered(data)).ranef()
+    values = [value for part in answers for value in (part if isinstance(part, tuple) else [part])]
+    lengths = [max(value.shape, default=0) for value in values if isinstance(value, np.ndarray)]
+    assert lengths
+    assert max(lengths) <= 30 * 6 + 30
+
+
+def load(data: pd.DataFrame, number: int, folder: str) -> pd.DataFrame:
+    """A partition; one of them ends the worker that reads it for the third time."""
+    before = len(list(Path(folder).glob(f"{number}-*")))
+    Path(folder, f"{number}-{before}").touch()
+    if (number, before) == (2, 2):
+        os._exit(1)
+    return data
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_lost_worker_changes_nothing(tmp_path):
+    data = classes()
+    formula = "n ~ x + (1|school) + (1|unique)"
+    here = lrvb.MixedModel(formula, "poisson").fit(data)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        pieces = [data.iloc[i::3] for i in range(3)]
+        lazy = [dask.delayed(load)(piece, i, str(tmp_path)) for i, piece in enumerate(pieces)]
+        there = lrvb.MixedModel(formula, "poisson")
+        there.fit(dd.from_delayed(lazy, meta=data.iloc[:0]))
+        agree(here, there)
+    assert "2-3" in {path.name for path in tmp_path.iterdir()}  # it was read again elsewhere
+
+
+def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
+    data = classes(n=400).assign(k=lambda d: (d.k > 1).astype(int))
+    with pytest.warns(lrvb.RowsGathered, match="400 rows"):
+        lrvb.MixedModel("k ~ x + (1|school) + (1|pupil)", "bernoulli").fit(scattered(data))
+
+
+def test_factors_that_are_one_are_refused():
+    data = classes(n=400).assign(same=lambda d: "of " + d.school)
+    with pytest.raises(lrvb.InvalidModel, match="in the same way"):
+        lrvb.MixedModel("n ~ x + (1|school) + (1|same)", "poisson").fit(scattered(data))
