@@ -22,7 +22,7 @@ from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
 from ..posterior.polish import FAR, Polish
 from ..posterior.posterior import Posterior
-from ..posterior.tails import far_indices
+from ..posterior.tails import ends, far_indices, tail_index
 from ..posterior.weighted import WeightedDraws
 from .density import Density
 from .endless import find_endless
@@ -113,6 +113,10 @@ def _certificate(
     fitted = sampled.fitted
     concern, severe = _concern(kernel, fitted, found, endless)
     center, sd, spread = found.x.mean(axis=0), found.x.std(axis=0), found.values.std(axis=0)
+    ended, shares = ends(values, center, sd, spread), _equal(len(found.values))[0]
+    tail = np.array(
+        [tail_index(v, shares, end) for v, end in zip(found.values.T, ended, strict=True)]
+    )
     details = Polish(
         found.r_hat,
         found.ess,
@@ -127,6 +131,7 @@ def _certificate(
         second,
         found.slowest,
         bool(concern) and concern == _unanswered(fitted),
+        tail=tail[list(estimate.index.values())],
     )
     log_weights = _log_weights(sampled.kernel, fitted)
     far = far_indices(lambda x: kernel(x)[0], values, center, sd, spread)
