@@ -54,7 +54,7 @@ def far_indices(
 def ends(
     statistics: Function, center: np.ndarray, sd: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
-    """Whether a statistic has an end within ten sds below, and above, (a, 2), so that draws there are no tail.
+    """Whether a statistic has an end within ten sds below, and above, (a, 2), where no draws are a tail.
 
     Only of one that a single coordinate moves: its ray, from center (k,) in units of sd (k,), is then all
     that it can be. `spread` (a,) are the sds of the statistics.
