@@ -35,6 +35,7 @@ from .modes import Modes, find_modes
 from .necks import off_the_marginal
 from .polish import Polished, apart, together
 from .power import PowerSensitivity
+from .shelves import missed_on_slopes
 
 MOST = 3000  # named values, whose covariances are one matrix
 LARGEST = 1000  # dimensions that have been measured
@@ -158,12 +159,14 @@ def _certificate(
 def _with_tails(
     certificate: Certificate, kernel: Kernel, values: Values, found: Polished
 ) -> Certificate:
-    """The same with the tails of marginals, and what they have beyond all draws among the errors of sds."""
+    """The same with the tails of marginals, and what draws lack of their squares among the errors of sds."""
     assert certificate.polish is not None
     assert certificate.far is not None
     spread = found.values.std(axis=0)
     tails = ridge_tails(kernel, values, found.x, spread)
-    unseen = 0.5 * np.minimum(tails.unseen(found.values), 1.0) * spread
+    missed = missed_on_slopes(kernel, values, found.x, found.values)
+    unseen = np.maximum(tails.unseen(found.values), missed)
+    unseen = 0.5 * np.minimum(unseen, 1.0) * spread
     polish = replace(certificate.polish, sd_error=np.maximum(found.sd_error, unseen))
     at = list(certificate.estimate.index.values())
     return replace(certificate, polish=polish, far=np.maximum(certificate.far, tails.indices[at]))

@@ -132,9 +132,14 @@ class Polish:
         close = r_hat <= (SETTLED if repeated else AGREED)
         if not close or second > NEAR or not by_chance or (gap > NEAR and not repeated):
             return DOUBTFUL, f"Not confirmed: {seen}."
-        if ess < ESS or error > ERROR:
+        if ess < ESS:
             return (
                 DOUBTFUL,
                 f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}.",
+            )
+        if error > ERROR:
+            return DOUBTFUL, (
+                f"Its Monte Carlo error, with squares that draws are likely to miss, is {error:.2f} sd; "
+                f"{seen}."
             )
         return TRUST, f"Confirmed: {seen}."
