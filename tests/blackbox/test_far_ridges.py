@@ -9,7 +9,7 @@ from scipy import stats
 
 import lrvb
 from blackbox.densities import density, gaussian
-from lrvb.blackbox.far_ridges import _laplace, _rays, ridge_tails
+from lrvb.blackbox.far_ridges import laplace, rays_of, ridge_tails
 from lrvb.blackbox.kernel import Kernel
 from lrvb.blackbox.outposts import raised
 
@@ -96,8 +96,8 @@ def test_laplace_of_a_normal_is_its_marginal():
     """In a normal of any correlations log p(x_d) is −½t² at t sds from the mean."""
     there, mean, S = gaussian(5)
     x = np.random.default_rng(0).multivariate_normal(mean, S, N)
-    ridges, starts = _rays(Kernel(there), x)
-    _, log_p = _laplace(ridges, np.stack([0 * starts[1], starts[1]]))
+    ridges, starts = rays_of(Kernel(there), x)
+    _, log_p = laplace(ridges, np.stack([0 * starts[1], starts[1]]))
     sd = np.sqrt(np.diag(S))
     first = np.tile((x.mean(axis=0) - mean) / sd, 2)
     last = first + np.repeat([20.0, -20.0], 5) * np.tile(x.std(axis=0, ddof=1) / sd, 2)

@@ -111,6 +111,28 @@ def test_an_infinite_variance_has_quantiles_only(seed):
     np.testing.assert_allclose([row["lower"], row["upper"]], [-3.705, 3.705], rtol=0.25)
 
 
+def test_draws_have_no_tail_where_a_quantity_ends(tmp_path):
+    """A function of one coordinate with values in (0, 1), whose moments are sums; a file says the same."""
+
+    def f(x):
+        return -jnp.log(jnp.cosh(x[0]))
+
+    share = {"share": lambda v: 1 / (1 + 0.1 * jnp.exp(v["x"][0]))}
+    posterior = lrvb.from_log_density(f, np.zeros(1)).infer(functions=share)
+    x = np.linspace(-40, 40, 8001)
+    p, g = 1 / np.cosh(x) / (1 / np.cosh(x)).sum(), 1 / (1 + 0.1 * np.exp(x))
+    sd = np.sqrt(p @ (g - p @ g) ** 2)
+    found = posterior.summary().loc["share"]
+    assert found["verdict"] == "trust"
+    assert abs(found["mean"] - p @ g) < 0.05 * sd
+    assert found["sd"] == pytest.approx(sd, rel=0.05)
+    assert posterior.certificate.tail_index["share"] == 0.0
+    assert posterior.certificate.tail_index["x[0]"] != 0.0
+    posterior.save(tmp_path / "share.lrvb")
+    again = lrvb.load(tmp_path / "share.lrvb").certificate
+    assert (again.tail_index == posterior.certificate.tail_index).all()
+
+
 def test_an_edge_ends_trust():
     """A density that ends where it is high: averages are plain, and nothing is trusted."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lrvb.posterior.tails import far_indices, hanging, unseen_square
+from lrvb.posterior.tails import ends, far_indices, hanging, tail_index, unseen_square
 
 
 def index(log_density, statistic, spread):
@@ -61,3 +61,29 @@ def test_what_hangs_on_an_endless_quantity():
     endless = np.array([True, False, False, False, False])
     assert hanging(values, endless).tolist() == [True, True, True, False, False]
     assert not hanging(values, ~endless & endless).any()
+
+
+def test_what_ends_has_no_tail():
+    """A share of a half Cauchy's scale is in (0, 1), and nearly a Pareto's where draws are."""
+    w = np.abs(np.random.default_rng(0).standard_cauchy(4000))
+    share, equal = 1 / (1 + 0.005 * w), np.full(4000, 1 / 4000)
+    assert tail_index(share, equal) > 0.4
+    assert tail_index(share, equal, (False, True)) > 0.4
+    assert tail_index(share, equal, (True, False)) < 0
+
+
+def test_ends_of_functions_of_one_coordinate():
+    """Below, above; of several coordinates none is known, nor of what ends far away or grows slowly."""
+
+    def statistics(x):
+        a, b = x.T
+        bounded = 1 / (1 + np.exp(-a)), np.exp(b), -np.exp(a), np.exp(20 * np.tanh(a - 1.5))
+        return np.stack([*bounded, a, np.sqrt(1 + b**2), a * b, np.tanh(a + b)], axis=1)
+
+    x = np.random.default_rng(0).normal(size=(1000, 2)) + 0.3
+    spread = statistics(x).std(axis=0)
+    spread[3] = 1.0  # it ends e^20 away
+    found = ends(statistics, x.mean(axis=0), x.std(axis=0), spread)
+    both, below, above, neither = (True, True), (True, False), (False, True), (False, False)
+    expected = [both, below, above, below, neither, below, neither, neither]
+    np.testing.assert_array_equal(found, expected)

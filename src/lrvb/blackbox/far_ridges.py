@@ -69,8 +69,8 @@ def ridge_tails(kernel: Kernel, values: Values, x: np.ndarray, spread: np.ndarra
     first, and where one is heavy all that another such share allows.
     """
     D, steps = kernel.size, steps_between(NEAR, FAR)
-    ridges, starts = _rays(kernel, x)
-    first = np.argsort(-ridges.at(starts)[0].max(axis=0))[: _affordable(kernel, 2 * STEPS)]
+    ridges, starts = rays_of(kernel, x)
+    first = np.argsort(-ridges.at(starts)[0].max(axis=0))[: affordable(kernel, 2 * STEPS)]
     ridges, starts = ridges.some(first), starts[:, first]
     near = _raised(ridges, starts, NEAR)
     far = _raised(ridges, np.concatenate([2 * near[None], 2 * starts]), FAR)
@@ -80,7 +80,7 @@ def ridge_tails(kernel: Kernel, values: Values, x: np.ndarray, spread: np.ndarra
     hint = along_paths(ridges.points(u), widest, inner, values, ridges.center, spread, True)
     worst = hint.indices.max(axis=1, initial=0.0)
     order = np.argsort(-worst)
-    afford = _affordable(kernel, 2 * NEWTON * (2 * D + 1))
+    afford = affordable(kernel, 2 * NEWTON * (2 * D + 1))
     suspects = min(afford, int((worst > SUSPECT).sum()))
     found = _followed(ridges, order[:suspects], u, inner, values, spread)
     if (found.indices > TAIL).any():
@@ -89,7 +89,7 @@ def ridge_tails(kernel: Kernel, values: Values, x: np.ndarray, spread: np.ndarra
     return found
 
 
-def _affordable(kernel: Kernel, gradients: int) -> int:
+def affordable(kernel: Kernel, gradients: int) -> int:
     """How many rays may be looked at that take so many gradients each."""
     return max(2, int(max(SHARE * kernel.count.gradients, LEAST) // gradients))
 
@@ -109,14 +109,14 @@ def _followed(
     if not len(chosen):
         return Tails(*np.zeros((2, len(spread))))
     here = ridges.some(chosen)
-    path, log_p = _laplace(here, np.concatenate([0 * u[:1, chosen], u[:, chosen]]))
+    path, log_p = laplace(here, np.concatenate([0 * u[:1, chosen], u[:, chosen]]))
     top = np.where(np.isfinite(log_p[0]), log_p[0] - here.wide, inner[chosen])
     found = along_paths(here.points(path[1:]), log_p[1:], top, values, here.center, spread)
     sides = [found.beyond[side].max(axis=0, initial=0.0) for side in (here.up, ~here.up)]
     return Tails(found.indices.max(axis=0), sides[0] + sides[1])
 
 
-def _rays(kernel: Kernel, x: np.ndarray) -> tuple[Ridges, np.ndarray]:
+def rays_of(kernel: Kernel, x: np.ndarray) -> tuple[Ridges, np.ndarray]:
     """Both sides of every coordinate that varies, and starts at `NEAR` sds (3, rays, D).
 
     Starts are where the others are usual under a normal, where they are in the farthest draw, and where they
@@ -152,7 +152,7 @@ def _raised(ridges: Ridges, starts: np.ndarray, away: float) -> np.ndarray:
     return np.where(better[:, None], u, begun)
 
 
-def _laplace(ridges: Ridges, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def laplace(ridges: Ridges, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points u (m, rays, D) on the ridge, and log p less ½ log det of the precision across a, (m, rays).
 
     Not a number where Newton's method, in steps of half the distance at most, finds no best.

@@ -22,7 +22,7 @@ from ..posterior.certification import Checked
 from ..posterior.estimate import Estimate
 from ..posterior.polish import FAR, Polish
 from ..posterior.posterior import Posterior
-from ..posterior.tails import far_indices
+from ..posterior.tails import ends, far_indices, tail_index
 from ..posterior.weighted import WeightedDraws
 from .density import Density
 from .endless import find_endless
@@ -35,6 +35,7 @@ from .modes import Modes, find_modes
 from .necks import off_the_marginal
 from .polish import Polished, apart, together
 from .power import PowerSensitivity
+from .shelves import missed_on_slopes
 
 MOST = 3000  # named values, whose covariances are one matrix
 LARGEST = 1000  # dimensions that have been measured
@@ -113,6 +114,10 @@ def _certificate(
     fitted = sampled.fitted
     concern, severe = _concern(kernel, fitted, found, endless)
     center, sd, spread = found.x.mean(axis=0), found.x.std(axis=0), found.values.std(axis=0)
+    ended, shares = ends(values, center, sd, spread), _equal(len(found.values))[0]
+    tail = np.array(
+        [tail_index(v, shares, end) for v, end in zip(found.values.T, ended, strict=True)]
+    )
     details = Polish(
         found.r_hat,
         found.ess,
@@ -127,6 +132,7 @@ def _certificate(
         second,
         found.slowest,
         bool(concern) and concern == _unanswered(fitted),
+        tail=tail[list(estimate.index.values())],
     )
     log_weights = _log_weights(sampled.kernel, fitted)
     far = far_indices(lambda x: kernel(x)[0], values, center, sd, spread)
@@ -153,12 +159,14 @@ def _certificate(
 def _with_tails(
     certificate: Certificate, kernel: Kernel, values: Values, found: Polished
 ) -> Certificate:
-    """The same with the tails of marginals, and what they have beyond all draws among the errors of sds."""
+    """The same with the tails of marginals, and what draws lack of their squares among the errors of sds."""
     assert certificate.polish is not None
     assert certificate.far is not None
     spread = found.values.std(axis=0)
     tails = ridge_tails(kernel, values, found.x, spread)
-    unseen = 0.5 * np.minimum(tails.unseen(found.values), 1.0) * spread
+    missed = missed_on_slopes(kernel, values, found.x, found.values)
+    unseen = np.maximum(tails.unseen(found.values), missed)
+    unseen = 0.5 * np.minimum(unseen, 1.0) * spread
     polish = replace(certificate.polish, sd_error=np.maximum(found.sd_error, unseen))
     at = list(certificate.estimate.index.values())
     return replace(certificate, polish=polish, far=np.maximum(certificate.far, tails.indices[at]))

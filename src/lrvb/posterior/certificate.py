@@ -293,12 +293,12 @@ class Certificate:
         sd = np.sqrt(np.diag(self.estimate.Sigma)[at])
         found = self._compare(self._values, self.estimate.m[at], sd)
         if self.polish is not None:
-            mean_error, sd_error = self.polish.mean_error, self.polish.sd_error
-            unseen = [unseen_square(v, k) for v, k in zip(self._values.T, found.tail, strict=True)]
-            sd_error = np.maximum(sd_error, 0.5 * np.array(unseen) * found.sd)
-            found = found._replace(
-                mean_error=mean_error, sd_error=sd_error, quality=self.polish.r_hat
-            )
+            polish = self.polish
+            tail = found.tail if polish.tail is None else polish.tail
+            unseen = [unseen_square(v, k) for v, k in zip(self._values.T, tail, strict=True)]
+            sd_error = np.maximum(polish.sd_error, 0.5 * np.array(unseen) * found.sd)
+            errors = {"mean_error": polish.mean_error, "sd_error": sd_error}
+            found = found._replace(**errors, tail=tail, quality=polish.r_hat)
         elif self.errors is not None:
             found = found._replace(mean_error=self.errors[0], sd_error=self.errors[1])
         if self.far is not None:

@@ -30,7 +30,8 @@ class Polish:
     `unanswered` whether it is that linear response has no answer: then two runs may do without it.
     `second` (q,), where there was a second run, is how far apart the two runs are: a mean in sds, a log sd.
     `slowest` is the largest R̂ of the coordinates' ranks. `neck` (q,), of what drives a funnel, is the same
-    distance between its draws and its marginal by Laplace's method; not a number of anything else.
+    distance between its draws and its marginal by Laplace's method; not a number of anything else. `tail`
+    (q,) are tail indices of the draws on the sides that have no end.
     """
 
     r_hat: np.ndarray
@@ -47,6 +48,7 @@ class Polish:
     slowest: float = 1.0
     unanswered: bool = False
     neck: np.ndarray | None = None
+    tail: np.ndarray | None = None
 
     def asks_again(self, found: Compared) -> bool:
         """Whether a second run must confirm the first: not where all is nearly normal, or unsettled."""
@@ -130,9 +132,14 @@ class Polish:
         close = r_hat <= (SETTLED if repeated else AGREED)
         if not close or second > NEAR or not by_chance or (gap > NEAR and not repeated):
             return DOUBTFUL, f"Not confirmed: {seen}."
-        if ess < ESS or error > ERROR:
+        if ess < ESS:
             return (
                 DOUBTFUL,
                 f"Only {ess:.0f} draws are effective, an error of {error:.2f} sd; {seen}.",
+            )
+        if error > ERROR:
+            return DOUBTFUL, (
+                f"Its Monte Carlo error, with squares that draws are likely to miss, is {error:.2f} sd; "
+                f"{seen}."
             )
         return TRUST, f"Confirmed: {seen}."

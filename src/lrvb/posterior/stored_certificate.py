@@ -30,7 +30,7 @@ POLISH = (
     "unanswered",
 )
 POLISHED = ("r_hat", "ess", "mean_error", "sd_error")
-OTHERWISE = ("second", "neck")  # of a polish, where there are any
+OTHERWISE = ("second", "neck", "tail")  # of a polish, where there are any
 
 
 def stored(found: Certificate) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

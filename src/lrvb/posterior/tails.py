@@ -18,6 +18,8 @@ SEVERAL = 65  # points from which the program of the draws is used, and none com
 GROWS = 1.5  # a quantity has a tail along a ray where its distance from the center grows so much
 HANGS = 0.1  # share of a variance that goes with what has no finite sd
 TENTH = 10  # of the draws by distance, from which the farthest is foretold
+BOUND = 10.0  # sds from the mean within which a statistic ends that has no tail on that side
+STILL = 1.1  # its distance from the center at FAR over that at NEAR, where it has ended
 COUNTS = np.log(1e-3)  # of p·x² far out, in units of the center's density and of the variance
 
 
@@ -47,6 +49,26 @@ def far_indices(
         log_p = log_density(np.concatenate([center[None], points, more]))
     below = log_p[1 : 1 + len(points)].reshape(4, -1)
     return along_paths(paths, below, log_p[0], statistics, center, spread).indices.max(axis=0)
+
+
+def ends(
+    statistics: Function, center: np.ndarray, sd: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    """Whether a statistic has an end within ten sds below, and above, (a, 2), where no draws are a tail.
+
+    Only of one that a single coordinate moves: its ray, from center (k,) in units of sd (k,), is then all
+    that it can be. `spread` (a,) are the sds of the statistics.
+    """
+    k = len(center)
+    rays = np.concatenate([np.diag(sd), -np.diag(sd)])
+    paths = center + np.array([NEAR, FAR])[:, None, None] * rays
+    with np.errstate(all="ignore"):
+        moved = statistics(paths.reshape(-1, k)) - statistics(center[None])
+        near, far = moved.reshape(2, 2 * k, -1)
+        alone = ((near != 0) | (far != 0)).reshape(2, k, -1).any(axis=0).sum(axis=0) == 1
+        still = (np.abs(far) <= STILL * np.abs(near)) & (np.abs(far) <= BOUND * spread)
+        sides = [(still | (side * far <= 0)).all(axis=0) for side in (-1, 1)]
+    return np.stack(sides, axis=1) & alone[:, None]
 
 
 def steps_between(near: float, far: float) -> np.ndarray:
@@ -161,10 +183,13 @@ def product_index(weights: np.ndarray, values: np.ndarray) -> float:
     return found
 
 
-def tail_index(values: np.ndarray, weights: np.ndarray) -> float:
+def tail_index(
+    values: np.ndarray, weights: np.ndarray, ended: np.ndarray | tuple[bool, bool] = (False, False)
+) -> float:
     """Index of the heavier tail of weighted draws, of a generalised Pareto beyond their outer quantiles.
 
-    From the 1 % to 20 % of an equally weighted resample, as many as 3√n; −1 without a spread.
+    From the 1 % to 20 % of an equally weighted resample, as many as 3√n; −1 without a spread. `ended` tells
+    the sides, below and above, on which there is no tail.
     """
     n = int(np.clip(1 / (weights**2).sum(), 50, 4000))
     edges = np.cumsum(weights[order := np.argsort(values)])
@@ -174,8 +199,9 @@ def tail_index(values: np.ndarray, weights: np.ndarray) -> float:
     x = values[order][picked]
     size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
     found = -1.0
-    for tail in (x[-size:] - x[-size - 1], x[size] - x[:size][::-1]):
+    outer = x[size] - x[:size][::-1], x[-size:] - x[-size - 1]
+    for tail, without in zip(outer, ended, strict=True):
         tail = np.unique(tail[tail > 0])
-        if len(tail) >= 20 and tail[0] < tail[-1]:
+        if not without and len(tail) >= 20 and tail[0] < tail[-1]:
             found = max(found, float(fit_pareto(tail)[0]))
     return found
