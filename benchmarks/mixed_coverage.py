@@ -102,7 +102,7 @@ def draw(table: pd.DataFrame) -> None:
     axes.set_yticks(place, labels)
     axes.set_xlim(0.86, 1.0)
     axes.set_xlabel("share of 94 % intervals that hold the truth")
-    axes.legend(loc="lower left", fontsize="small")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     figure.savefig(FIGURE, dpi=150)
 
 

@@ -184,3 +184,19 @@ def test_files_that_are_folders(tmp_path: Path, model: lrvb.MixedModel) -> None:
 def test_weights_of_a_mixture(weights: Any) -> None:
     with pytest.raises(lrvb.InvalidData, match=r"sample_weight .*each of the 60 rows"):
         lrvb.GaussianMixture(1).fit(DATA[["x"]], sample_weight=weights)
+
+
+def test_what_is_given_in_another_place(model: lrvb.MixedModel, tmp_path: Path) -> None:
+    """A table for a formula, a number for classes, text for a point: none is printed whole."""
+    with pytest.raises(
+        lrvb.InvalidModel, match=r"formula=.*… must be text.* the data go to fit"
+    ) as e:
+        lrvb.MixedModel(DATA, "y ~ x")  # type: ignore[arg-type] - what is tested
+    assert len(str(e.value)) < 220
+    path = model.posterior_.save(tmp_path / "fit.npz")
+    with pytest.raises(lrvb.InvalidModel, match=r"families=3 must be a list of classes"):
+        lrvb.load(path, families=3)
+    mixture = lrvb.GaussianMixture(1, certify=False).fit(DATA[["x", "y"]])
+    for point in ("a", ["a", "b"], [1.0], [1.0, np.nan], None):
+        with pytest.raises(lrvb.InvalidData, match="x must hold 2 finite numbers"):
+            mixture.membership(point)

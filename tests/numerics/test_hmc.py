@@ -7,7 +7,15 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from lrvb.numerics.hmc import average, control_variates, hmc, normal_scores, r_hat, steady
+from lrvb.numerics.hmc import (
+    ControlVariates,
+    average,
+    control_variates,
+    hmc,
+    normal_scores,
+    r_hat,
+    steady,
+)
 
 COV = np.array([[4.0, 1.2, 0.0], [1.2, 1.0, -0.3], [0.0, -0.3, 0.25]])
 
@@ -70,6 +78,16 @@ def test_normal_scores():
     for value in np.unique(x[..., 1]):
         assert np.ptp(scores[..., 1][x[..., 1] == value]) == 0
     np.testing.assert_array_equal(normal_scores(np.ones((3, 2, 1))), np.zeros((3, 2, 1)))
+
+
+def test_what_a_regression_leaves_is_as_large_as_new_draws_would_have_it():
+    """Noise that hangs on nothing keeps its variance, however many functions are fitted to it."""
+    rng = np.random.default_rng(4)
+    n, k = 60, 40
+    Q = np.linalg.qr(rng.standard_normal((n, k)))[0]
+    left = ControlVariates(np.full(n, 1 / n), Q).residual(rng.standard_normal((n, 4000)))
+    variance = (left**2).mean()
+    np.testing.assert_allclose(variance, 1, atol=5 * np.sqrt(2 / (4000 * (n - k))))
 
 
 def test_control_variates_leave_no_error_of_a_normal():

@@ -146,6 +146,8 @@ def read(path: str | Path, make: Callable[[dict[str, Any], Archive], T]) -> T:
 
 def known_families(families: Iterable[type[Family]]) -> dict[str, type[Family]]:
     """The classes that a file may name: ours, and those that were passed."""
+    if not isinstance(families, Iterable):
+        raise InvalidModel(f"families={families!r} must be a list of classes, such as [MyFamily].")
     known = {}
     for family in [*SHIPPED, *families]:
         if not (isinstance(family, type) and issubclass(family, Family)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...data.tables import shortened
 from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
@@ -112,8 +113,8 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             )
         if not isinstance(formula, str):
             raise InvalidModel(
-                f"formula={formula!r} must be text, such as 'y ~ x + (1|g)'; the family is the second "
-                "argument and the data go to fit."
+                f"formula={shortened(formula)} must be text, such as 'y ~ x + (1|g)'; the family is the "
+                "second argument and the data go to fit."
             )
         if progress is not None and verbose is not None and bool(progress) != bool(verbose):
             raise InvalidModel(

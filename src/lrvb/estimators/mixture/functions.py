@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...data.tables import Row
+from ...data.tables import Row, shortened
 from ...engine.functions import in_means
 from ...engine.response import Response
 from ...errors import InvalidData, InvalidModel
@@ -88,11 +88,16 @@ class ComponentFunctions:
     def membership(self, x: Any) -> pd.DataFrame:
         """Probability of each component for one point x, with the sds that its parameters cause."""
         K, P = self._shape
-        x = np.asarray(x, dtype=float).reshape(-1)
-        if x.shape != (P,) or not np.isfinite(x).all():
-            raise InvalidData(f"x must hold {P} finite numbers, one per column; it is {x!r}.")
+        try:
+            point = np.asarray(x, dtype=float).reshape(-1)
+        except (TypeError, ValueError):  # what is no number is refused as what is not finite
+            point = np.full(P, np.nan)
+        if point.shape != (P,) or not np.isfinite(point).all():
+            raise InvalidData(
+                f"x must hold {P} finite numbers, one per column; it is {shortened(x)}."
+            )
         response = self._response
-        mean, J = membership_program(K, P)(response.fit.m, self._scaling.inward(x))
+        mean, J = membership_program(K, P)(response.fit.m, self._scaling.inward(point))
         return _table(response, mean, np.asarray(J), [f"z[{k}]" for k in range(K)])
 
     # ---- shared ---------------------------------------------------------------------------
