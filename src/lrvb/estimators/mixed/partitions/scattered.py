@@ -15,12 +15,14 @@ from scipy.special import logsumexp
 
 from ....errors import InvalidData
 from ....integrated.density import Density
+from ....integrated.effort import FEW_LEVELS
 from ....integrated.factor import Factor
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
 from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
 from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
@@ -139,7 +141,11 @@ def scatter(
         return made(_joined(there)) if there else _class_of(ordered, factors)(rows, ordered)
 
     if len(set(factors)) == 1:
-        return Scattered(_class_of(ordered, factors)(rows, ordered), parts, bring)
+        few = None
+        (term, *others), own = ordered, design.terms[design.order[0]]
+        if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
+            few = ScatteredLevels(rows, term, parts, bring)
+        return Scattered(_class_of(ordered, factors)(rows, ordered), parts, bring, few)
     outer, inner = ordered
     nested = ScatteredNested(rows, outer, inner, parts, bring)
     if are_single(nested):
