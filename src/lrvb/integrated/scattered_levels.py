@@ -46,7 +46,12 @@ class ScatteredLevels(Levels):
     """
 
     def __init__(
-        self, rows: Regression, term: Term, parts: Parts, bring: Callable[[np.ndarray], Levels]
+        self,
+        rows: Regression,
+        term: Term,
+        parts: Parts,
+        bring: Callable[[np.ndarray], Levels],
+        nodes: int = 0,
     ):
         self.parts, self.bring = parts, bring
         found = parts.map(_portion)
@@ -73,7 +78,7 @@ class ScatteredLevels(Levels):
             replace(rows, columns=columns, X=X, offset=np.zeros(G)),
             replace(term, codes=codes, R=np.ones((G, 1))),
             merge=False,
-            nodes=first_nodes(rows.likelihood, self.in_all),
+            nodes=nodes or first_nodes(rows.likelihood, self.in_all),
         )
         every, counts = np.arange(G), np.concatenate([part.counts for part in there])[self.order]
         self.groups = Groups(every, every, counts, every, group)
@@ -90,7 +95,7 @@ class ScatteredLevels(Levels):
         if self.table is not None:
             return self.table.at(theta)
         if self._exponential is not None and self._exponential.additive:
-            return Rates(self, theta, np.log(self._joined(self.parts.map(partial(_totals, theta)))))
+            return Rates(self, theta, np.log(self.joined(self.parts.map(partial(_totals, theta)))))
         return ScatteredSums(self, theta)
 
     def derivatives_at(
@@ -142,7 +147,7 @@ class ScatteredLevels(Levels):
         """Of all groups, those of each part."""
         return np.split(values.take(self.place, axis=axis), self._cuts, axis=axis)
 
-    def _joined(self, found: Sequence[np.ndarray | None]) -> np.ndarray:
+    def joined(self, found: Sequence[np.ndarray | None]) -> np.ndarray:
         """Of the parts' groups (n, G, …), those of all."""
         there = [part for part in found if part is not None]
         return np.concatenate(there, axis=1)[:, self.order]
@@ -161,14 +166,14 @@ class ScatteredSums(OneEffect):
     def line(self, Z: np.ndarray) -> np.ndarray:
         """At nodes (n, G, Q) of one effect, (n, G, Q)."""
         levels = self.levels
-        return levels._joined(levels.parts.map(partial(_line, self.theta), levels.split(Z)))
+        return levels.joined(levels.parts.map(partial(_line, self.theta), levels.split(Z)))
 
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient (n, G, 1) and information (n, G, 1, 1) at effects (n, G, 1)."""
         levels = self.levels
         found = levels.parts.map(partial(_slopes, self.theta), levels.split(z))
         first, second = zip(*(part for part in found if part is not None), strict=True)
-        return levels._joined(first), levels._joined(second)
+        return levels.joined(first), levels.joined(second)
 
 
 # ---- where the rows are: a part is the sums of its levels, or None if it has no rows -----------
