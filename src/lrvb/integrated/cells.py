@@ -8,16 +8,19 @@ polynomial: a point then costs an exponential for each cell, and no visit to the
 from __future__ import annotations
 
 from copy import copy
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .coordinates import Kind
-from .crossed import Crossed
 from .inside import Evaluated
 from .laplace import curved
 from .levels import Levels
 from .nearby import Nearby
 from .tabled import Rates, Tabled, table_work
+
+if TYPE_CHECKING:
+    from .crossed import Crossed
 
 _CELL = 2.0  # what a cell costs at a point, in evaluations of a row's density
 
@@ -25,16 +28,22 @@ _CELL = 2.0  # what a cell costs at a point, in evaluations of a row's density
 class Cells(Nearby):
     """Rates of the larger factor's rows near `center` (d,), `small` (N,) being the smaller one's levels.
 
-    θ is that of `levels`, which has the smaller factor's effects among its coefficients.
+    θ is that of `levels`, which has the smaller factor's effects among its coefficients. `same` (p,) are
+    columns that no cell's rows differ in.
     """
 
-    def __init__(self, levels: Levels, small: np.ndarray, center: np.ndarray, spread: np.ndarray):
+    def __init__(
+        self,
+        levels: Levels,
+        small: np.ndarray,
+        center: np.ndarray,
+        spread: np.ndarray,
+        same: np.ndarray,
+    ):
         order, self.starts = _sorted(levels, small)
         rows, p = levels.rows, levels.p
         X = rows.X[order]
         first = X[self.starts]
-        sizes = np.diff(np.append(self.starts, len(X)))
-        same = (np.repeat(first, sizes, axis=0) == X).all(0)
         super().__init__(center, np.flatnonzero(~same), spread)
         self.levels, self.A = levels, np.where(same, first, 0.0)
         self.within = np.searchsorted(levels.groups.of[order][self.starts], np.arange(levels.G))
@@ -51,10 +60,14 @@ class Cells(Nearby):
 
     def at(self, theta: np.ndarray) -> Rates:
         """The sums of rows at points θ (n, d)."""
+        return Rates(self.levels, theta, self.log_totals(theta))
+
+    def log_totals(self, theta: np.ndarray) -> np.ndarray:
+        """The logarithm of every group's rate at points θ (n, d), (n, G)."""
         each = self._at(theta) + (theta - self.center)[:, : self.levels.p] @ self.A.T
         top = each.max(1)
         total = np.add.reduceat(np.exp(each - top[:, None]), self.within, axis=1)
-        return Rates(self.levels, theta, np.log(total) + top[:, None])
+        return np.log(total) + top[:, None]
 
 
 class TabledCells:
@@ -66,9 +79,8 @@ class TabledCells:
         spread = np.zeros(len(at))
         hessian = crossed.derivatives(center)[2][:p, :p]
         spread[:p] = np.sqrt(np.diag(np.linalg.inv(curved(-hessian))))
-        small = crossed.small.codes[levels.groups.rows]
-        table = Cells(levels, small, center[at], spread)
-        self.tabled, self.cells = Tabled(levels, table, spread), len(table.starts)
+        self.tabled = Tabled(levels, crossed.on_cells(center[at], spread), spread)
+        self.cells = crossed.cells
         self.crossed, self.inside, self.p = crossed, copy(crossed), p
         assert isinstance(self.tabled.inside, Levels)
         self.inside.levels = self.tabled.inside
@@ -118,12 +130,19 @@ def cells_work(crossed: Crossed) -> float:
     fixed = levels._exponential
     if fixed is None or not (fixed.additive and fixed.intercept):
         return np.inf
-    _, starts = _sorted(levels, crossed.small.codes[levels.groups.rows])
-    return _work(levels, len(starts))
+    return _work(levels, crossed.cells)
 
 
 def _work(levels: Levels, cells: int) -> float:
     return table_work(levels) + _CELL * cells
+
+
+def same_in_cells(levels: Levels, small: np.ndarray) -> tuple[np.ndarray, int]:
+    """Columns of X (p,) that no cell's rows differ in, and how many cells there are."""
+    order, starts = _sorted(levels, small)
+    X = levels.rows.X[order]
+    sizes = np.diff(np.append(starts, len(X)))
+    return (np.repeat(X[starts], sizes, axis=0) == X).all(0), len(starts)
 
 
 def _sorted(levels: Levels, small: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from ..errors import InvalidModel
+from .cells import Cells, same_in_cells
 from .coordinates import Kind
+from .factor_density import Tabulated
 from .inside import Drawn, Effects, Evaluated, Lines
 from .levels import Levels
 from .regression import Regression
@@ -154,6 +157,26 @@ class Crossed:
     def level_sums(self, theta: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Of the large factor's levels, given β and the small factor's. See: Factor.level_sums."""
         return self.levels.level_sums(self._without(theta), levels)
+
+    @property
+    def cells(self) -> int:
+        """In how many cells both factors have one level each."""
+        return self.same_in_cells[1]
+
+    @cached_property
+    def same_in_cells(self) -> tuple[np.ndarray, int]:
+        """Columns that no cell's rows differ in, and how many cells there are."""
+        return same_in_cells(self.levels, self._small_codes)
+
+    def on_cells(self, center: np.ndarray, spread: np.ndarray) -> Tabulated:
+        """Cells in place of the rows, near a point of the larger factor's θ."""
+        same, _ = self.same_in_cells
+        return Cells(self.levels, self._small_codes, center, spread, same)
+
+    @property
+    def _small_codes(self) -> np.ndarray:
+        """Of the rows in the larger factor's order."""
+        return self.small.codes[self.levels.groups.rows]
 
     @property
     def work(self) -> float:

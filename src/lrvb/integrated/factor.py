@@ -34,7 +34,6 @@ class Factor(FactorNodes):
             sums, self.nodes = self._resolved(theta[None], ends)
         else:
             sums = self._sums(theta[None], ends)
-        p, d, k = self.p, len(theta), self.k
         Z = self._nodes(sums.grid)[0]
         P = sums.P[0].reshape(self.G, -1) / sums.total[0][:, None]
         if self._box is None:
@@ -49,6 +48,15 @@ class Factor(FactorNodes):
                     few = 2 if self.hurried else max(1, self.nodes // _FEW)
                     Z, P = (part[:, ::few] for part in (Z, P))
                     P = P / P.sum(1)[:, None]
+        gradient, H = self.derivatives_at(theta, Z, P)
+        value = float(sums.value[0])
+        return self.rows.with_prior(theta, value, gradient, H, self._log_hyperprior)
+
+    def derivatives_at(
+        self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """E[S] and E[H] + Cov[S] of rows and levels, over nodes Z (G, K, q) of probabilities P (G, K)."""
+        p, d, k = self.p, len(theta), self.k
         counts, tail = self.groups.counts, theta[p + k :]
         S, H = np.empty((self.G, d, Z.shape[1])), np.zeros((d, d))
         first, second = spread_derivatives(self._precision_of, theta[p : p + k], Z)
@@ -59,8 +67,7 @@ class Factor(FactorNodes):
         if len(tail):
             self._of_dispersions(tail, theta, Z, P, S, H)
         gradient, covariance = louis(S, P, counts)
-        value = float(sums.value[0])
-        return self.rows.with_prior(theta, value, gradient, H + covariance, self._log_prior)
+        return gradient, H + covariance
 
     def _of_rows(
         self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray, S: np.ndarray

@@ -265,8 +265,11 @@ class FactorDensity(ABC):
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         """log p(θ) and the rows' constant, (n,)."""
-        p, k = self.p, self.k
-        total = self.rows.log_prior(theta[:, :p]) + self.constant
+        return self.rows.log_prior(theta[:, : self.p]) + self.constant + self._log_hyperprior(theta)
+
+    def _log_hyperprior(self, theta: np.ndarray) -> np.ndarray:
+        """log p of the levels' covariance and the dispersions, (n,)."""
+        p, k, total = self.p, self.k, np.zeros(len(theta))
         for term, part in zip(
             self.terms, split_by_size(theta[:, p : p + k], self.terms), strict=True
         ):

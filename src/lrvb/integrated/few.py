@@ -7,8 +7,6 @@ finer one is made.
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 
 from .cells import cells_work
@@ -54,7 +52,7 @@ def tabulate(inside: Inside, start: np.ndarray, longest: np.ndarray) -> tuple[Ta
     if isinstance(inside, Nested):
         return _tabulate_outer(inside, start, longest)
     assert isinstance(inside, Levels)
-    some = thinned(inside)
+    some = inside.of_some_rows(_every(inside.N, inside.G))
     some.be_quick(11)
     first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
     inside._center, inside._start = first.x.copy(), some._start
@@ -92,24 +90,6 @@ def _around(
     inside._center, inside._start = center.copy(), inside._ends(center[None]).z[0]
     tabled = Tabled(inside, Table(inside, center, spread, *reach(inside, points, center)), spread)
     return tabled, _top(tabled, center, longest)
-
-
-def thinned(inside: Levels) -> Levels:
-    """Every so many-th row of each level, which counts so often."""
-    groups = inside.groups
-    every = _every(inside.N, inside.G)
-    here = copy(inside)
-    if every == 1:
-        return here
-    kept = groups.each(every)
-    of = groups.of[kept]
-    times = (groups.sizes / np.bincount(of, minlength=inside.G))[of]
-    given = inside.rows.weights
-    starts = np.searchsorted(of, np.arange(inside.G))
-    here.groups = groups._replace(rows=groups.rows[kept], starts=starts, of=of)
-    rows = inside.rows.take(kept).weighted(times if given is None else times * given[kept])
-    here._arrange(rows, inside.R[kept])
-    return here
 
 
 def _every(rows: int, levels: int) -> int:

@@ -218,9 +218,16 @@ def integrate_scattered(
     inside: Scattered, seed: int = 0, progress: Progress | None = None
 ) -> Integral:
     """θ of a factor whose levels are in parts, elsewhere; `NotSmooth` where they tell too little of it."""
-    return integrate_many(
-        inside, inside, inside.start(), longest_steps(inside.kinds), seed, progress
-    )
+    few, start = inside.few, inside.start()
+    if few is not None:
+        d = len(few.kinds)
+        wanted = fewer(enough(d, few.fewest), d, few.work)
+        if can_tabulate(few, wanted):
+            try:
+                return _drawn(few, wanted, seed, progress, None, tables=True)
+            except (NotSmooth, NoMode) as error:  # whole levels may do
+                start = error.evidence.get("mode", start)
+    return integrate_many(inside, inside, start, longest_steps(inside.kinds), seed, progress)
 
 
 def _is_many(budget: Budget, inside: Factor) -> bool:

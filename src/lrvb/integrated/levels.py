@@ -7,6 +7,7 @@ far, which converges exponentially in the number of nodes; twice the nodes tell 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -43,6 +44,26 @@ class Levels(Factor):
         """The same sums of other rows and levels."""
         (term,) = terms
         return Levels(rows, term)
+
+    def of_some_rows(self, every: int) -> Levels:
+        """Every so many-th row of each group, which counts so often, whatever order they were given in."""
+        if every == 1:
+            return copy(self)
+        return self.thinned(*self.some_rows(every), self.groups.sizes)
+
+    def some_rows(self, every: int) -> tuple[Regression, np.ndarray, np.ndarray]:
+        """Those rows, each once, with their R and groups."""
+        kept = self.rows.order_within(self.groups.of)[self.groups.each(every)]
+        return self.rows.take(kept), self.R[kept], self.groups.of[kept]
+
+    def thinned(self, rows: Regression, R: np.ndarray, of: np.ndarray, sizes: np.ndarray) -> Levels:
+        """These sums of rows that stand for all in their groups `of`, which are so many (G,)."""
+        here = copy(self)
+        times = (sizes / np.bincount(of, minlength=self.G))[of]
+        starts = np.searchsorted(of, np.arange(self.G))
+        here.groups = self.groups._replace(rows=np.arange(len(of)), starts=starts, of=of)
+        here._arrange(rows.weighted(times if rows.weights is None else times * rows.weights), R)
+        return here
 
     def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
         """At most one unit of η and 2.5 sds."""

@@ -10,12 +10,24 @@ from .stencil import STEP, polynomials, products
 from .surrogate import NotSmooth
 
 
-class Nearby(ABC):
-    """Arrays as functions of θ near `center` (d,): polynomials of the `others`, within some `spread` (d,)."""
+class Place:
+    """Where θ is near `center` (d,), as its `others` tell within some `spread` (d,)."""
 
     def __init__(self, center: np.ndarray, others: np.ndarray, spread: np.ndarray):
         self.center, self.others = center.copy(), others
         self.step = STEP * spread[others]
+
+    def distance(self, theta: np.ndarray) -> np.ndarray:
+        """Of points θ (n, d) from the center, in steps along whichever axis of the polynomials has most."""
+        return np.abs(self._moves(theta)).max(1, initial=0.0)
+
+    def _moves(self, theta: np.ndarray) -> np.ndarray:
+        """In steps, (n, axes)."""
+        return (theta - self.center)[:, self.others] / self.step
+
+
+class Nearby(Place, ABC):
+    """Arrays as functions of θ near `center`: polynomials of the `others`."""
 
     @abstractmethod
     def _known(self, t: np.ndarray) -> np.ndarray:
@@ -34,11 +46,3 @@ class Nearby(ABC):
         t = self._moves(theta)
         c = np.column_stack([np.ones(len(t)), products(t, self.monomials)])
         return (c @ self.features).reshape(len(t), *self._shape)
-
-    def distance(self, theta: np.ndarray) -> np.ndarray:
-        """Of points θ (n, d) from the center, in steps along whichever axis of the polynomials has most."""
-        return np.abs(self._moves(theta)).max(1, initial=0.0)
-
-    def _moves(self, theta: np.ndarray) -> np.ndarray:
-        """In steps, (n, axes)."""
-        return (theta - self.center)[:, self.others] / self.step

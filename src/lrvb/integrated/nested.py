@@ -104,11 +104,9 @@ class Nested(NestedSums):
 
     def of_some_rows(self, every: int) -> Nested:
         """Every so many-th row of each inner level alone, whatever order they were given in."""
-        rows = self.rows
-        size = (np.arange(rows.p) + 1.0) ** -0.5
-        order = np.lexsort((rows.X @ size + rows.offset, rows.columns[0], self.of))
         groups = self.within._replace(of=self.of, starts=self.starts)
-        return self.taken(self.given_row[order[groups.each(every)]])
+        kept = self.rows.order_within(self.of)[groups.each(every)]
+        return self.taken(self.given_row[kept])
 
     def taken(self, rows: np.ndarray) -> Nested:
         """Some of the rows alone, as they were given."""

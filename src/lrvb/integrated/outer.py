@@ -98,6 +98,9 @@ class Outer(Levels):
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         return self.nested._log_prior(theta)
 
+    def _log_hyperprior(self, theta: np.ndarray) -> np.ndarray:
+        return self.nested._log_hyperprior(theta)
+
     def _rows_at(self, theta: np.ndarray) -> RowSums:
         if self.table is not None:
             return self.table.at(theta)

@@ -105,6 +105,11 @@ class Regression:
         columns = tuple(column[rows] for column in self.columns)
         return replace(self, columns=columns, X=self.X[rows], offset=self.offset[rows])
 
+    def order_within(self, of: np.ndarray) -> np.ndarray:
+        """Rows by their groups `of` (N,), and in each by what they are: not by how they were given."""
+        alike = self.X @ (np.arange(self.p) + 1.0) ** -0.5 + self.offset
+        return np.lexsort((alike, self.columns[0], of))
+
     def predictor(self, beta: np.ndarray) -> np.ndarray:
         """Xβ + offset at n points (n, p), (n, N)."""
         return beta @ self.X.T + self.offset

@@ -14,7 +14,7 @@ from .coordinates import Kind
 from .factor import Factor
 from .factor_nodes import EACH, TOLERANCE
 from .frozen import Frozen, shared
-from .inside import Drawn, Effects, Evaluated, Lines
+from .inside import Drawn, Effects, Evaluated, Inside, Lines
 from .mode import differenced
 
 
@@ -53,11 +53,17 @@ class Scattered:
     """θ = (β, covariance of a level's q effects, dispersions), of a factor whose levels are in parts.
 
     `none` are the same sums of next to no rows, with all priors. bring(levels) gives the sums of some
-    levels alone, in memory, with their numbers kept.
+    levels alone, in memory, with their numbers kept. `few` are these sums where levels are few.
     """
 
-    def __init__(self, none: Factor, parts: Parts, bring: Callable[[np.ndarray], Factor]):
-        self.none, self.parts, self.bring = none, parts, bring
+    def __init__(
+        self,
+        none: Factor,
+        parts: Parts,
+        bring: Callable[[np.ndarray], Any],
+        few: Inside | None = None,
+    ):
+        self.none, self.parts, self.bring, self.few = none, parts, bring, few
         none.constant = 0.0
         self.p, self.q, self.k, self.nodes = none.p, none.q, none.k, none.nodes
         self.known, self.center = 0.0, none.start()

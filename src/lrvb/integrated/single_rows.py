@@ -142,6 +142,9 @@ class SingleRows(Levels):
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:
         return self.nested._log_prior(theta)
 
+    def _log_hyperprior(self, theta: np.ndarray) -> np.ndarray:
+        return self.nested._log_hyperprior(theta)
+
 
 class Starred:
     """The same at θ* = (β/κ, log sd of outer − log κ, log σ), κ that of the inner sd σ.

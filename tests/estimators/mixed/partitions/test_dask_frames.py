@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.integrated.importance import resampled
+from lrvb.integrated.scattered_levels import ScatteredLevels
 
 N = 900
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
@@ -210,12 +211,44 @@ def test_levels_are_summed_where_their_rows_are(formula, family):
 
 @pytest.mark.usefixtures("at_once")
 def test_levels_that_tell_too_little_are_gathered():
-    """With six levels no cubic follows the density of their sd."""
-    data = counts(n=600, levels=6)
-    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson")
-    with pytest.warns(lrvb.RowsGathered, match="600 rows"):
+    """With six levels no cubic follows the density of their sds, and of two effects there is no table."""
+    data = counts(n=300, levels=6)
+    model = lrvb.MixedModel("n ~ x + (1|g) + (0 + x|g)", "poisson")
+    with pytest.warns(lrvb.RowsGathered, match="300 rows"):
         there = model.fit(frame(data)).summary()
     assert_allclose(there[NUMBERS], model.fit(data).summary()[NUMBERS], rtol=1e-8, atol=1e-8)
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """As of many rows in few levels, for which a table stands."""
+    monkeypatch.setattr("lrvb.integrated.few._LEAST", 0.0)
+    monkeypatch.setattr("lrvb.integrated.few._GAIN", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("n ~ x + c + offset(o) + (1|g)", "poisson"),
+        ("prop(k, trials) ~ x + offset(o) + (1|g)", "binomial"),
+    ],
+)
+@pytest.mark.usefixtures("at_once", "tables")
+def test_few_levels_stay_too(formula, family):
+    """Some of their rows find the mode, and those do not hang on the order of rows."""
+    data = counts(n=5000, levels=12)
+    here = lrvb.MixedModel(formula, family).fit(data)
+    there = lrvb.MixedModel(formula, family).fit(frame(data.sample(frac=1.0, random_state=0)))
+    assert isinstance(there._integrated.statement.inside, ScatteredLevels)
+    A, B = here.summary(), there.summary()
+    assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=1e-8)
+    assert list(A.verdict) == list(B.verdict)
+    ours, theirs = (model.ranef()[NUMBERS] for model in (here, there))
+    assert_allclose(theirs, ours, rtol=0, atol=1e-8)
+    new = data.iloc[:3].assign(g=["level 3", "level 4", "never seen"])
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -146,7 +146,11 @@ def _integrated(
 ) -> tuple[Statement, Integral]:
     """Weighted draws of θ, and the statement whose θ it is: on other columns where these have no mode."""
     try:
-        return statement, _draws(statement.inside, seed, progress)
+        integral = _draws(statement.inside, seed, progress)
+        if isinstance(statement.inside, Scattered):
+            assert integral.inside is not None
+            statement = statement._replace(inside=integral.inside)
+        return statement, integral
     except NoMode:
         other = statement.on_columns_as_they_are()
         if other is None:

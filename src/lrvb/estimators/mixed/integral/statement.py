@@ -138,7 +138,7 @@ def state(
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     if isinstance(design, ScatteredDesign):
         there = scatter(design, rows, terms, standard)
-        return Statement(there, tuple(terms), design.order, rows.p, rows, design.dispersions)
+        return Statement(there, tuple(terms), design.layout.order, rows.p, rows, design.dispersions)
     found = None if instead else choose(rows, terms)
     if found is None:
         why = instead or _why_not(design)

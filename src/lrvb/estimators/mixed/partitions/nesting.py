@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ....integrated.crossed import MOST_DRAWN
+from ....integrated.density import Density
 from ..design.design import Design
 from ..design.groups import Factor
 from ..design.terms import refuse_same_groups
@@ -16,25 +18,40 @@ if TYPE_CHECKING:
     from ....bridges.dask import DaskPartitions
 
 
-def order_of(design: Design, codes: Callable[[], DaskPartitions]) -> tuple[int, ...] | None:
-    """Terms in the order of θ, where sums stay where rows are: the first has the levels kept together.
+class Layout(NamedTuple):
+    """How terms lie to each other, their order in θ, and the term whose levels' rows are kept together.
 
-    One factor with one effect a level or two; two factors with an intercept each, one within the other. None
-    of others. codes() are every part's, (F, n).
+    kind is "factor", "nested" or "crossed".
+    """
+
+    kind: str
+    order: tuple[int, ...]
+    kept: int
+
+
+def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
+    """The layout of terms whose sums stay where the rows are; None of others. codes() are all parts', (F, n).
+
+    One factor with one effect a level or two; two factors with an intercept each, one within the other; or
+    crossed ones of counts that are sums of rates, with at most 50 levels of the smaller.
     """
     terms = design.terms
     if len(design.factors) == 1:
-        return tuple(range(len(terms))) if sum(len(t.coefficients) for t in terms) < 3 else None
+        every = tuple(range(len(terms)))
+        return Layout("factor", every, 0) if sum(len(t.coefficients) for t in terms) < 3 else None
     if len(terms) != 2 or any(term.coefficients != ("1",) for term in terms):
         return None
     levels = [len(design.factors[term.factor].levels) for term in terms]
-    order = tuple(sorted(range(len(terms)), key=lambda t: levels[t]))
-    outer, inner = (terms[t].factor for t in order)
+    first, second = sorted(range(len(terms)), key=lambda t: levels[t])
+    outer, inner = terms[first].factor, terms[second].factor
     parent = _parents(codes(), outer, inner, max(levels))
-    if parent is None:
-        return None
-    _refuse_same(design, outer, inner, parent)
-    return order
+    if parent is not None:
+        _refuse_same(design, outer, inner, parent)
+        return Layout("nested", (first, second), first)
+    rates = Density(design.family).exponential == "rate"
+    return (
+        Layout("crossed", (first, second), second) if rates and min(levels) <= MOST_DRAWN else None
+    )
 
 
 def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:

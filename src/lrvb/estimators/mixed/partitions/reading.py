@@ -26,7 +26,7 @@ from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
-from .nesting import order_of
+from .nesting import layout_of
 
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
 FEW = APART  # rows that are, where sums of levels would do
@@ -107,10 +107,10 @@ def _scattered(
         return None
     small = read_design(read, survey.small_table(found, units), family, functions=functions)
     codes = functools.partial(parts.numbered, functools.partial(rows.codes_part, small, named))
-    order = order_of(small, codes)
-    if order is None:
+    layout = layout_of(small, codes)
+    if layout is None:
         return None
-    by = small.coders[small.terms[order[0]].factor]
+    by = small.coders[small.terms[layout.kept].factor]
     own = shuffled_parts(data, named, by.columns)
     arrays = own.numbered(functools.partial(rows.read_part, small, named))
     measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
@@ -131,7 +131,7 @@ def _scattered(
         measured=measured,
         reduced=scattered.NOTHING,
         left=np.nan,
-        order=order,
+        layout=layout,
         arrays=arrays,
         totals=totals,
         gather=gather,

@@ -14,13 +14,16 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ....errors import InvalidData
+from ....integrated.crossed import Crossed
 from ....integrated.density import Density
-from ....integrated.factor import Factor
+from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
 from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_crossed import ScatteredCrossed
+from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
 from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
@@ -31,6 +34,7 @@ from ..design.design import Design, TermRows
 from ..design.rank import triangle
 from ..design.standardised import Standardisation
 from .design import PartitionedDesign
+from .nesting import Layout
 from .rows import Arrays, Reduced
 
 if TYPE_CHECKING:
@@ -57,10 +61,10 @@ class Totals(NamedTuple):
 class ScatteredDesign(PartitionedDesign):
     """A design whose rows are in partitions, those of a level in one; `gather` brings them together.
 
-    order is that of the terms in θ, of which the first has these levels.
+    `layout` says how terms lie to each other.
     """
 
-    order: tuple[int, ...] = field(kw_only=True)
+    layout: Layout = field(kw_only=True)
     arrays: DaskPartitions = field(kw_only=True, repr=False)
     totals: Totals = field(kw_only=True)
     gather: Callable[[], Design] = field(kw_only=True, repr=False)
@@ -121,13 +125,16 @@ def scatter(
     standard: Standardisation,
 ) -> Inside:
     """The sums of a design's rows, where they are; rows and terms have its priors."""
-    ordered = [terms[t] for t in design.order]
-    factors = [design.terms[t].factor for t in design.order]
-    made = functools.partial(sums_of, rows, ordered, design.order, factors, standard)
+    layout = design.layout
+    ordered = [terms[t] for t in layout.order]
+    factors = [design.terms[t].factor for t in layout.order]
+    made = functools.partial(sums_of, rows, ordered, layout, factors, standard)
     parts = design.arrays.prepared(made)
 
     def bring(levels: np.ndarray) -> Any:
-        found = design.arrays.map(functools.partial(_taken, factors[0], levels))
+        found = design.arrays.map(
+            functools.partial(_taken, design.terms[layout.kept].factor, levels)
+        )
         there = [part for part in found if len(part.y)]
         count = sum(len(part.y) for part in there)
         if count > ASKED:
@@ -136,11 +143,17 @@ def scatter(
                 "together; ask for fewer levels at a time.",
                 rows=count,
             )
-        return made(_joined(there)) if there else _class_of(ordered, factors)(rows, ordered)
+        return made(_joined(there)) if there else _class_of(ordered, layout)(rows, ordered)
 
-    if len(set(factors)) == 1:
-        return Scattered(_class_of(ordered, factors)(rows, ordered), parts, bring)
+    if layout.kind == "factor":
+        few = None
+        (term, *others), own = ordered, design.terms[layout.kept]
+        if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
+            few = ScatteredLevels(rows, term, parts, bring)
+        return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, few)
     outer, inner = ordered
+    if layout.kind == "crossed":
+        return ScatteredCrossed(rows, outer, inner, parts, bring)
     nested = ScatteredNested(rows, outer, inner, parts, bring)
     if are_single(nested):
         raise NotSmooth(
@@ -152,11 +165,11 @@ def scatter(
 def sums_of(
     rows: Regression,
     terms: Sequence[Summed],
-    order: Sequence[int],
+    layout: Layout,
     factors: Sequence[int],
     standard: Standardisation,
     part: Arrays,
-) -> Factor | Nested | None:
+) -> Any:
     """The sums of one partition's levels, terms in this order; None without rows."""
     n = len(part.y)
     if not n:
@@ -166,15 +179,17 @@ def sums_of(
     here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
     own = [
         replace(term, codes=part.codes[factor].astype(np.int64), R=part.R[t])
-        for term, t, factor in zip(terms, order, factors, strict=True)
+        for term, t, factor in zip(terms, layout.order, factors, strict=True)
     ]
-    return _class_of(terms, factors)(here, own)
+    return _class_of(terms, layout)(here, own)
 
 
-def _class_of(terms: Sequence[Summed], factors: Sequence[int]) -> Any:
+def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
     """What sums of rows and terms are made by."""
-    if len(set(factors)) > 1:
+    if layout.kind == "nested":
         return lambda rows, own: Nested(rows, *own)
+    if layout.kind == "crossed":
+        return lambda rows, own: Crossed(rows, own[1], own[0])
     if sum(term.q for term in terms) == 1:
         return lambda rows, own: Levels(rows, own[0])
     return Slopes
