@@ -18,9 +18,11 @@ from .blocks import FamilyBlock, RealBlock
 from .control import FEW, Control
 from .estimate import Estimate
 from .intervals import check_probability
-from .polish import FAR, Polish
+from .polish import Polish
+from .rivals import Rivals
 from .tails import hanging, product_index, tail_index, unseen_square
 from .verdicts import K_HAT, MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
+from .weighted import weighted_quantiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +60,7 @@ class Certificate:
     errors: np.ndarray | None = field(default=None, repr=False)
     far: np.ndarray | None = field(default=None, repr=False)
     control: Control | None = field(default=None, repr=False)
+    rivals: Rivals | None = field(default=None, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -190,7 +193,8 @@ class Certificate:
         flat = [self.estimate.flat(one) for one in functions.values()]
         values = np.hstack([np.asarray(jax.vmap(one)(self._places)) for one in flat])
         lrvb_mean = np.concatenate([np.asarray(one(self.estimate.m)) for one in flat])
-        found = self._compare(values, lrvb_mean, np.concatenate(parts))
+        far = self.rivals and np.hstack([np.asarray(jax.vmap(one)(self.rivals.T)) for one in flat])
+        found = self._compare(values, lrvb_mean, np.concatenate(parts), far)
         names = list(functions) if isinstance(f, Mapping) else range(len(lrvb_mean))
         return self._table(values, found, self._judged(values, found), names, prob)
 
@@ -205,7 +209,7 @@ class Certificate:
                 ess=np.where(found.mean_error > 0, ess, np.inf),
                 mean_error=found.mean_error,
                 sd_error=found.sd_error,
-                second=self._second(values),
+                second=self.polish.between_runs(values, self.chains),
                 neck=None,
             )
             endless = np.concatenate([self._compared.tail, found.tail]) > TAIL
@@ -213,19 +217,6 @@ class Certificate:
             return own.judge(found, self.others, hangs)
         draws = Draws(self.method, self.exact, self.k_hat, self.ess, self.others, self.looked)
         return judge(draws, found)
-
-    def _second(self, values: np.ndarray) -> np.ndarray | None:
-        """How far apart two runs, each half of the chains, are in values (n, p); ∞ where one was left out."""
-        polish = self.polish
-        if polish is None or polish.second is None:
-            return None
-        if not (polish.second <= FAR).all():
-            return np.full(values.shape[1], np.inf)
-        runs = np.split(values.reshape(-1, self.chains, values.shape[1]), 2, axis=1)
-        mean, sd = (np.array([f(run, axis=(0, 1)) for run in runs]) for f in (np.mean, np.std))
-        with np.errstate(all="ignore"):
-            found = np.maximum(np.abs(mean[0] - mean[1]) / sd[0], np.abs(np.log(sd[1] / sd[0])))
-        return np.where(np.ptp(values, axis=0) > 0, found, 0.0)
 
     def draws(self, n: int, seed: Any = 0) -> dict[str, np.ndarray]:
         """n draws of every global block, resampled by their weights, shape (n, *batch, *shape)."""
@@ -291,7 +282,8 @@ class Certificate:
     def _compared(self) -> Compared:
         at = list(self.estimate.index.values())
         sd = np.sqrt(np.diag(self.estimate.Sigma)[at])
-        found = self._compare(self._values, self.estimate.m[at], sd)
+        far = None if self.rivals is None else self.rivals.T[:, at]
+        found = self._compare(self._values, self.estimate.m[at], sd, far)
         if self.polish is not None:
             polish = self.polish
             tail = found.tail if polish.tail is None else polish.tail
@@ -306,8 +298,14 @@ class Certificate:
             found = found._replace(tail=tail, heavy=self.far > TAIL)
         return found
 
-    def _compare(self, values: np.ndarray, lrvb_mean: np.ndarray, lrvb_sd: np.ndarray) -> Compared:
-        """Averages over the draws of values (n, q) beside linear response's.
+    def _compare(
+        self,
+        values: np.ndarray,
+        lrvb_mean: np.ndarray,
+        lrvb_sd: np.ndarray,
+        far: np.ndarray | None,
+    ) -> Compared:
+        """Averages over the draws of values (n, q) beside linear response's; `far` (k, q) at the rivals.
 
         Errors of chains come from the spread of their averages. Of a constant linear response knows the
         value but for rounding.
@@ -320,7 +318,7 @@ class Certificate:
         variance = self._measure @ centered**2
         if self.control is not None and (variance < 0).any():  # of a function it does not know
             n = len(self.weights)
-            return replace(self, control=None)._compare(values[:n], lrvb_mean, lrvb_sd)
+            return replace(self, control=None)._compare(values[:n], lrvb_mean, lrvb_sd, far)
         sd = np.sqrt(variance)
         own = centered[: len(self.weights)]
         if self.chains:
@@ -339,7 +337,11 @@ class Certificate:
                 errors = [np.sqrt(square @ part**2) for part in (centered, _half(centered, sd))]
         tail = np.array([self._tail(v) for v in values.T])
         light = np.zeros(len(mean), dtype=bool)
-        ours = (errors[0], errors[1], tail, quality, light)
+        left = None
+        if self.rivals is not None and far is not None:
+            n = len(self.weights)
+            left = self.rivals.unseen(far, mean, sd, values[:n], self._shares)
+        ours = (errors[0], errors[1], tail, quality, light, left)
         return Compared(mean, sd, lrvb_mean, lrvb_sd, *ours)
 
     def _tail(self, values: np.ndarray) -> float:
@@ -361,7 +363,7 @@ class Certificate:
         import pandas as pd
 
         ends = np.array([0.5 - prob / 2, 0.5 + prob / 2])
-        lower, upper = np.array([_quantiles(v, self._measure, ends) for v in values.T]).T
+        lower, upper = np.array([weighted_quantiles(v, self._measure, ends) for v in values.T]).T
         finite = found.tail <= TAIL
         return pd.DataFrame(
             {
@@ -379,13 +381,6 @@ class Certificate:
             },
             index=pd.Index(names),
         )
-
-
-def _quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Weighted quantiles, linear between the middles of the steps."""
-    order = np.argsort(values)
-    w = weights[order]
-    return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
 
 
 def _half(centered: np.ndarray, sd: np.ndarray) -> np.ndarray:

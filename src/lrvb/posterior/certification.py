@@ -25,6 +25,7 @@ from .costs import DRAWS, FEWER_STARTS, start_cost, unasked
 from .estimate import Estimate
 from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
+from .rivals import Rivals
 from .sampling import MOST, Sampling
 from .starts import STARTS, look_around, look_around_some
 from .tails import SEVERAL, far_indices
@@ -33,6 +34,7 @@ from .units import Units
 from .verdicts import K_HAT, MODE
 
 ENDED = 3  # fits from other starts that must have ended at an optimum, before any is ruled out
+POOR = 0.7  # k̂ of few draws, from which more of the same rarely settle anything
 ASK = "posterior.certify() makes one"
 
 
@@ -103,17 +105,25 @@ class Certifier:
             kept[0] = kept[0]._replace(missed=sampling.missed(weighted.x, weighted.weights))
             if not brief:
                 self._go_on(sampling, kept, thorough)
-            elif kept[0].unsettled:
+            elif kept[0].unsettled and weighted.k_hat < POOR:
                 self._add(kept, sampling, sampling.more(brief=True))
             best = min(kept, key=_unsettled)
-            light = brief and sampling.scouted.along and not sampling.scouted.tails
-            far = None if light else self._far(target, purse)
+            light = sampling.scouted.along and not sampling.scouted.tails
+            nothing = best.unsettled == len(best.certificate.names)
+            far = None if brief and (light or nothing) else self._far(target, purse)
         finally:
             bar.close()
         looked = starts == 0 or modes.starts >= min(starts, ENDED)
         others = max(modes.share, best.missed)
         found = replace(best.certificate, others=others, relabelled=modes.relabelled)
-        return replace(found, looked=looked, far=far)
+        return replace(found, looked=looked, far=far, rivals=self._rivals(modes))
+
+    def _rivals(self, modes: Modes) -> Rivals | None:
+        """Far optima in the estimate's units."""
+        if not modes.others:
+            return None
+        found = Rivals.of(modes.others)
+        return found._replace(T=self._in_units(found.T))
 
     def _add(self, kept: list[Kept], sampling: Sampling, weighted: Weighted | None) -> None:
         """The certificate of further draws, if there are any."""

@@ -60,6 +60,18 @@ class Polish:
         """max(|shift|, |log sd ratio|) of linear response and HMC, (q,)."""
         return np.maximum(np.abs(found.shift), np.abs(np.log(np.maximum(found.ratio, 1e-300))))
 
+    def between_runs(self, values: np.ndarray, chains: int) -> np.ndarray | None:
+        """How far apart two runs, each half of the chains, are in values (n, p); ∞ where one was left out."""
+        if self.second is None:
+            return None
+        if not (self.second <= FAR).all():
+            return np.full(values.shape[1], np.inf)
+        runs = np.split(values.reshape(-1, chains, values.shape[1]), 2, axis=1)
+        mean, sd = (np.array([f(run, axis=(0, 1)) for run in runs]) for f in (np.mean, np.std))
+        with np.errstate(all="ignore"):
+            found = np.maximum(np.abs(mean[0] - mean[1]) / sd[0], np.abs(np.log(sd[1] / sd[0])))
+        return np.where(np.ptp(values, axis=0) > 0, found, 0.0)
+
     def judge(
         self, found: Compared, others: float, hangs: np.ndarray | None = None
     ) -> list[tuple[str, str]]:

@@ -18,9 +18,10 @@ from ..numerics.double import in_double
 from ..numerics.sobol import normal_points
 from .correction import LARGE_CHANGE, LARGE_SHIFT
 from .proposal import around
+from .rivals import Rivals
 from .starts import SOME, look_around_some
 from .target import Target
-from .verdicts import DOUBTFUL, MODE, NO, TRUST, another_mode
+from .verdicts import DOUBTFUL, LEFT_OUT, MODE, NO, TRUST, another_mode, far_mode
 
 ROWS = 4096  # that say how the curvature changes, and so the sds; means are of all rows
 FEWEST = 4  # rows for each coordinate, below which a sample of them says nothing
@@ -64,7 +65,11 @@ def quick_verdicts(
     sd = np.sqrt(first)
     moved = np.where(sd > 0, shift / np.where(sd > 0, sd, 1.0), 0.0)
     few = not elsewhere and rows >= response.fit.problem.n
-    return judge_sizes(moved, ratio, modes, bent(response) if few else False)
+    left = np.zeros(len(sd))
+    if modes.others:
+        rivals = Rivals.of(modes.others)
+        left = rivals.left_out(rivals.T @ directions.T, directions @ response.m, sd).sum(axis=0)
+    return judge_sizes(moved, ratio, modes, bent(response) if few else False, left)
 
 
 def bent(response: Response) -> bool:
@@ -77,20 +82,28 @@ def bent(response: Response) -> bool:
 
 
 def judge_sizes(
-    shift: np.ndarray, ratio: np.ndarray, modes: Modes, bends: bool = False
+    shift: np.ndarray,
+    ratio: np.ndarray,
+    modes: Modes,
+    bends: bool = False,
+    left: np.ndarray | None = None,
 ) -> list[tuple[str, str]]:
     """Verdicts from shifts of means in sds and ratios of variances, corrected over linear response's.
 
-    Nothing is trusted where the density `bends` away from linear response's normal.
+    Nothing is trusted where the density `bends` away from linear response's normal. `left` (q,) is what far
+    modes of little evidence would add to each variance, of it.
     """
     share = share_of(modes.others + modes.near)  # without draws the near ones are missed as well
     if share >= MODE:
         return [another_mode(share)] * len(shift)
     large = (np.abs(shift) > LARGE_SHIFT) | ~(np.abs(ratio - 1) <= LARGE_CHANGE)
     near = large | (np.abs(shift) > FAR_SHIFT) | (np.abs(ratio - 1) > FAR_CHANGE)
+    left = np.zeros(len(shift)) if left is None else left
     return [
-        _verdict(float(s), float(r), bool(own), bool(near.any()), bends)
-        for s, r, own in zip(shift, ratio, large, strict=True)
+        far_mode(float(out))
+        if out > LEFT_OUT
+        else _verdict(float(s), float(r), bool(own), bool(near.any()), bends)
+        for s, r, own, out in zip(shift, ratio, large, left, strict=True)
     ]
 
 

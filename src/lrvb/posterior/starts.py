@@ -13,8 +13,9 @@ from ..engine.response import Response, respond
 from ..engine.second_order import thinned
 from ..errors import LrvbError
 from ..numerics.sobol import normal_points
+from .rivals import Rivals
 from .target import Target
-from .verdicts import MODE
+from .verdicts import LEFT_OUT, MODE
 
 SOME = 1000  # rows that look for other modes, where all would take too long
 STARTS = 12  # of fits that look for other modes
@@ -60,11 +61,21 @@ def look_around_some(response: Response, seed: int, starts: int, most: int = SOM
         some = of_some_rows(response, most)
         found = look_around(Target(some), some, seed, starts)
     rivals = found.others + found.near
-    if some is response or share_of(rivals) < MODE:
+    if some is response or not _matter(found, some):
         return found
     best = sorted(rivals, key=lambda mode: -mode.gain)[:RIVALS]
     own = modes_from(response, [mode.point.eta for mode in best])
     return own._replace(relabelled=found.relabelled or own.relabelled, starts=found.starts)
+
+
+def _matter(found: Modes, response: Response) -> bool:
+    """Whether other optima hold enough of the evidence, or lie so far away that an sd needs them."""
+    if share_of(found.others + found.near) >= MODE:
+        return True
+    if not found.others:
+        return False
+    rivals, sd = Rivals.of(found.others), np.sqrt(np.diag(response.Sigma))
+    return bool(rivals.left_out(rivals.T, response.m, sd).sum(axis=0).max() > LEFT_OUT)
 
 
 def of_some_rows(response: Response, most: int) -> Response:

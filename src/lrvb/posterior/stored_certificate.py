@@ -12,12 +12,14 @@ from .certificate import Certificate
 from .control import Control
 from .estimate import Estimate
 from .polish import Polish
+from .rivals import Rivals
 
 CERTIFICATE = (
     *("method", "exact", "k_hat", "ess", "log_evidence", "log_evidence_error"),
     *("chains", "others", "relabelled", "looked"),
 )
 CONTROL = "certificate/control/shares", "certificate/control/known"
+RIVALS = "certificate/rivals/shares", "certificate/rivals/T"
 CERTIFICATE_ARRAYS: dict[str, tuple[int, ...]] = {"errors": (2,), "far": ()}
 POLISH = (
     "modes",
@@ -43,6 +45,8 @@ def stored(found: Certificate) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if found.control is not None:
         arrays |= {CONTROL[0]: found.control.shares, CONTROL[1]: found.control.known}
         header["control"] = found.control.size
+    if found.rivals is not None:
+        arrays |= dict(zip(RIVALS, found.rivals, strict=True))
     if found.polish is not None:
         header["polish"] = {key: getattr(found.polish, key) for key in POLISH}
         for key in (*POLISHED, *OTHERWISE):
@@ -71,6 +75,7 @@ def restored(header: Mapping[str, Any], archive: Archive, estimate: Estimate) ->
         **header["certificate"],
         polish=_polish(header, archive, estimate),
         control=_control(header, archive, T),
+        rivals=_rivals(archive, T.shape[1]),
         **more,
     )
 
@@ -87,6 +92,19 @@ def _control(header: Mapping[str, Any], archive: Archive, T: np.ndarray) -> Cont
     require_finite(CONTROL[0], shares)
     require_finite(CONTROL[1], known)
     return Control(shares, known, size)
+
+
+def _rivals(archive: Archive, a: int) -> Rivals | None:
+    """Optima far from the first, if any were found."""
+    if RIVALS[0] not in archive.names:
+        return None
+    shares = archive.array(RIVALS[0])
+    if shares.ndim != 1:
+        raise ValueError("the shares of other optima are not a list of numbers")
+    T = archive.array(RIVALS[1], (len(shares), a))
+    require_finite(RIVALS[0], shares)
+    require_finite(RIVALS[1], T)
+    return Rivals(shares, T)
 
 
 def _polish(header: Mapping[str, Any], archive: Archive, estimate: Estimate) -> Polish | None:

@@ -23,6 +23,9 @@ R_HAT = 1.05
 ERROR = 0.06  # of a mean in sds, and of a log sd: with more, 10 % cannot be told from 20 %
 TAIL = 0.4  # tail index from which an sd is not finite for all that the draws can say
 MODE = 0.01  # share of the evidence from which another mode matters
+LEFT_OUT = np.expm1(
+    2 * (WRONG_RATIO - RATIO)
+)  # of a variance, by modes of less: what its sd has room for
 
 
 class Draws(NamedTuple):
@@ -44,7 +47,8 @@ class Compared(NamedTuple):
     """Of every quantity, (q,): both means and sds, Monte Carlo errors, tail index, and its own quality.
 
     That is R̂ of chains, and of weights k̂ of their products with the squared deviation, on which an sd
-    stands. `heavy` marks tails that the density itself has, whatever the draws are worth.
+    stands. `heavy` marks tails that the density itself has, whatever the draws are worth; `left` is what
+    modes that the draws did not see would add to the variance, of it.
     """
 
     mean: np.ndarray
@@ -56,6 +60,7 @@ class Compared(NamedTuple):
     tail: np.ndarray
     quality: np.ndarray
     heavy: np.ndarray
+    left: np.ndarray | None = None
 
     @property
     def shift(self) -> np.ndarray:
@@ -75,8 +80,11 @@ def judge(draws: Draws, found: Compared) -> list[tuple[str, str]]:
     error = _ratio(found.mean_error, found.sd, 0.0)
     sd_error = _ratio(found.sd_error, found.sd, 0.0)
     return [
-        _verdict(draws, sound, why, *numbers)
-        for numbers in zip(
+        far_mode(left)
+        if left > LEFT_OUT and draws.others < MODE
+        else _verdict(draws, sound, why, *numbers)
+        for left, *numbers in zip(
+            np.zeros(len(shift)) if found.left is None else found.left,
             shift,
             log_ratio,
             error,
@@ -93,6 +101,15 @@ def another_mode(share: float) -> tuple[str, str]:
     """The verdict where a mode that the answer does not know holds a share of the evidence."""
     words = f"Another mode holds about {100 * share:.0f} % of the evidence"
     return (NO if share > 0.1 else DOUBTFUL), f"{words}, which this answer leaves out."
+
+
+def far_mode(left: float) -> tuple[str, str]:
+    """The verdict where modes of little evidence are so far away that the sd needs them."""
+    ratio = float(np.sqrt(1 + left))
+    return (NO if np.log(ratio) > LARGE_RATIO else DOUBTFUL), (
+        f"Another mode holds less than {100 * MODE:.0f} % of the evidence, but so far away that with it the "
+        f"sd would be {ratio:.2f} times as large; this answer leaves it out."
+    )
 
 
 def _soundness(draws: Draws) -> tuple[bool, str]:
@@ -140,7 +157,7 @@ def _verdict(
             f"{difference}."
         )
     if error > ERROR or sd_error > ERROR:
-        return (REPAIRED if large else DOUBTFUL), (
+        return (NO if large else DOUBTFUL), (
             f"Monte Carlo errors of {error:.2f} sd and {100 * sd_error:.0f} % are too large to tell; "
             f"{difference}. Ask for more draws."
         )

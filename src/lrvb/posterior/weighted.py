@@ -98,3 +98,10 @@ def mixture_quantiles(
     below = weights @ ndtr((grid - mean[:, None]) / np.maximum(sd, 1e-12 * scale)[:, None])
     rises = np.concatenate([[True], np.diff(below) > 0])
     return np.interp(prob, below[rises], grid[rises])
+
+
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Weighted quantiles, linear between the middles of the steps."""
+    order = np.argsort(values)
+    w = weights[order]
+    return np.interp(p, np.maximum.accumulate(np.cumsum(w) - w / 2), values[order])
