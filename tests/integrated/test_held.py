@@ -63,6 +63,29 @@ def test_held_sums_are_those_of_the_rows(family):
     assert held.log_density(beyond)[0] == -np.inf
 
 
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+@pytest.mark.parametrize("axis", [4, 5])
+def test_held_sums_say_where_they_are_too_coarse(family, axis):
+    """Of sds far below those that nodes were made for, each point is right, or computed from the rows."""
+    inside, theta = patients(family)
+    spread = np.r_[0.8, 0.2, 1.0, 0.2, 0.3, 0.3, 0.3]
+    points = np.vstack([theta, theta + 2 * np.diag(spread), theta - 2 * np.diag(spread)])
+    inside.choose_nodes(points)
+    held = Held(inside, points)
+    small = np.repeat(theta[None], 25, axis=0)
+    small[:, axis] -= np.linspace(0, 6, 25)
+    small[:, 6] += np.linspace(-2, 2, 25)[np.random.default_rng(2).permutation(25)]
+    exact, found = inside.evaluate(small), held.evaluate(small)
+    wrong = np.abs(held._sums(small)[0] - exact.value)
+    assert wrong.max() > 1  # nodes alone would be far off
+    assert_allclose(
+        found.value, exact.value, atol=4e-2
+    )  # what is left out, and a hundredth of the rows'
+    assert_allclose(held.log_density(small), found.value, rtol=1e-12)
+    unsure = wrong > 4e-2
+    assert_allclose(found.first[unsure], exact.first[unsure], rtol=1e-12)
+
+
 def test_only_columns_of_whole_levels_can_be_held():
     """An arm that changes within a patient is no A_g of an intercept and a slope."""
     inside, _ = patients(treated=False)

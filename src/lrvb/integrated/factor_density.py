@@ -63,6 +63,18 @@ class Ends(NamedTuple):
         return Ends(*(part[points] for part in self))
 
 
+class Priors(NamedTuple):
+    """Of n points: Λ = Σ⁻¹ (n, q, q), log |Σ| (n,) and log p(θ) (n,)."""
+
+    precision: np.ndarray
+    logdet: np.ndarray
+    log_p: np.ndarray
+
+    def at(self, points: slice) -> Priors:
+        """Those of some of the points."""
+        return Priors(*(part[points] for part in self))
+
+
 class Step(NamedTuple):
     """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
 
@@ -234,23 +246,21 @@ class FactorDensity(ABC):
         Of an sd so small that it is as good as none the levels' part is that of the smallest sd within reach.
         """
         covered = self._covered(theta)
-        less = (covered != theta).any(1)
         n = self.together(self._width)
         many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
         for start in range(0, len(points), many):
             together = points[start : start + many]
             ends = self._ends(covered[together])
+            priors = Priors(*self._precision(covered[together]), self._log_prior(theta[together]))
             for first in range(0, len(together), n):
-                at = together[first : first + n]
-                sums = self._sums(covered[at], ends.at(slice(first, first + n)))
-                if less[at].any():
-                    prior = self._log_prior(theta[at]) - self._log_prior(covered[at])
-                    sums = sums._replace(value=np.where(less[at], sums.value + prior, sums.value))
-                yield at, sums
+                some = slice(first, first + n)
+                at = together[some]
+                yield at, self._sums(covered[at], ends.at(some), priors.at(some))
 
-    def _sums(self, theta: np.ndarray, ends: Ends) -> Sums:
+    def _sums(self, theta: np.ndarray, ends: Ends, priors: Priors | None = None) -> Sums:
         """The trapezoid sums of all groups at n points."""
-        precision, logdet = self._precision(theta)
+        priors = priors or Priors(*self._precision(theta), self._log_prior(theta))
+        precision, logdet, log_prior = priors
         grid, f = self._heights(self._rows_at(theta), precision, ends)
         q, axes = self.q, tuple(range(2, f.ndim))
         top = f.max(axes)
@@ -260,7 +270,7 @@ class FactorDensity(ABC):
         cell = ((ends.high - ends.low) / (self.nodes - 1)).prod(-1)
         cell = cell * np.diagonal(ends.C, axis1=2, axis2=3).prod(-1)
         each = top + np.log(total * cell) - q * np.log(2 * np.pi) / 2 - logdet[:, None] / 2
-        value = each @ self.groups.counts + self._log_prior(theta) - self._known
+        value = each @ self.groups.counts + log_prior - self._known
         return Sums(value, grid, P, total, each)
 
     def _log_prior(self, theta: np.ndarray) -> np.ndarray:

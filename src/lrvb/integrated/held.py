@@ -4,7 +4,8 @@ Where the fixed effects' columns are linear in the random ones' within every gro
 of times, treatments and their products are beside an intercept and a slope of every patient, rows depend on
 w = z + A_g β alone. Their sums at nodes of w are made once, and a point costs its prior there: the sum of
 exp(ℓ_g(w)) N(w; A_g β, Σ) over the nodes, of which only those are kept that matter at some of the
-points that the posterior may reach.
+points that the posterior may reach. Where an sd is so small that the nodes are too coarse for its
+prior, every other node gives another sum, and a point is computed from its rows.
 """
 
 from __future__ import annotations
@@ -27,13 +28,28 @@ _FINER = (0.5, 0.7, 1.0, 1.4, 2.0)  # steps of the sums at one point, over those
 _TOLERANCE = 1e-2  # of the whole log density
 _SHIFT = 0.3  # of a step, by which nodes are moved to see what they leave out
 _ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g
+_RIM = 4.0  # of the fall of the log integrand, up to where nodes end
+_SURE = 0.03  # of the whole log density, that nodes may be off by
 
 
 class _Nodes(NamedTuple):
-    """A group's nodes v = w − w₀: features (5, K) v₁, v₂, v₁², v₂², v₁v₂ (or v, v²) and ℓ + log cell (K,)."""
+    """A group's nodes v = w − w₀: features (5, K) v₁, v₂, v₁², v₂², v₁v₂ (or v, v²) and ℓ + log cell (K,).
+
+    The first `coarse` are every other node along each axis, the last `rim` those at the ends.
+    """
 
     features: np.ndarray
     level: np.ndarray
+    coarse: int
+    rim: int
+
+
+class _Sum(NamedTuple):
+    """Of a group at n points: the sum of the integrand over its top, its log, and what that is off by."""
+
+    total: np.ndarray
+    log_sum: np.ndarray
+    off: np.ndarray
 
 
 def within_groups(inside: Factor) -> np.ndarray | None:
@@ -69,7 +85,7 @@ class Held:
         """Nodes that suffice at the points (T, d), the first of which is the center."""
         for finer in _FINER:
             self._make(points, finer)
-            off = self.log_density(points) - self._moved_by(_SHIFT).log_density(points)
+            off = self._sums(points)[0] - self._moved_by(_SHIFT)._sums(points)[0]
             if np.abs(off).max() < _TOLERANCE:
                 break
 
@@ -85,39 +101,54 @@ class Held:
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
-        value, counts = self._value(theta), self.inside.groups.counts
-        for at, g, _, each in self._run(theta, value):
-            value[at] += counts[g] * each
+        value, off = self._sums(theta)
+        unsure = off > _SURE
+        if unsure.any():
+            value[unsure] = self.inside.log_density(theta[unsure])
         return value
 
     def error(self, theta: np.ndarray) -> np.ndarray:
-        """What the log density is off by at n points, (n,), as the rows say."""
-        return self.inside.error(theta) + np.abs(
-            self.log_density(theta) - self.inside.log_density(theta)
-        )
+        """What the log density is off by at n points, (n,), from the rows with twice the nodes."""
+        off, cut, _ = self.inside._off(theta)
+        finer = self.inside.log_density(theta) - (off - self.inside._known)
+        return np.abs(self.log_density(theta) - finer) + cut
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one point, by differences."""
-        return differenced(self.log_density, 1e-3)(theta)
+        return differenced(lambda points: self._sums(points)[0], 1e-3)(theta)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
         inside, n, q = self.inside, len(theta), self.inside.q
         pairs, counts = inside._pairs, inside.groups.counts
-        value = self._value(theta)
+        value, off = self._value(theta), np.zeros(n)
         first, second = np.zeros((n, inside.G, q)), np.zeros((n, inside.G, len(pairs)))
         away = self._away(theta)
-        for at, g, P, each in self._run(theta, value):
-            value[at] += counts[g] * each
-            raw = P @ self.nodes[g].features.T / P.sum(1)[:, None]
+        for at, g, P, found in self._run(theta, value):
+            value[at] += counts[g] * found.log_sum
+            off[at] += counts[g] * found.off
+            raw = P @ self.nodes[g].features.T / found.total[:, None]
             shift, mean = away[at, g], raw[:, :q]
             first[at, g] = mean - shift
             for row, (i, j) in enumerate(pairs):
                 both = raw[:, q + row] - shift[:, i] * mean[:, j] - shift[:, j] * mean[:, i]
                 second[at, g, row] = both + shift[:, i] * shift[:, j]
-        return Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+        result = Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
+        unsure = off > _SURE
+        if unsure.any():
+            for part, exact in zip(result, inside.evaluate(theta[unsure]), strict=True):
+                part[unsure] = exact
+        return result
 
     # ---- parts ------------------------------------------------------------------------------
+
+    def _sums(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(y, θ) from the nodes at n points, and what it is off by, (n,) each."""
+        value, off, counts = self._value(theta), np.zeros(len(theta)), self.inside.groups.counts
+        for at, g, _, found in self._run(theta, value):
+            value[at] += counts[g] * found.log_sum
+            off[at] += counts[g] * found.off
+        return value, off
 
     def _make(self, points: np.ndarray, finer: float) -> None:
         """The nodes of every group: a lattice along the axes of its spread at the first point."""
@@ -153,10 +184,16 @@ class Held:
         v = e @ C.T
         f = self._rows(g, v)
         features = np.stack([*v.T, *(v[:, i] * v[:, j] for i, j in self.inside._pairs)])
-        heights = self._prior(self._precision, self._about[:, g]) @ features + f
-        kept = (heights > heights.max(1, keepdims=True) - FAR).any(0)
+        heights = self._prior(self._precision, self._about[:, [g]])[:, 0] @ features + f
+        fall = (heights.max(1, keepdims=True) - heights).min(0)
+        kept = fall < FAR
         cell = np.log(step).sum() + np.log(np.diagonal(C)).sum()
-        return _Nodes(np.ascontiguousarray(features[:, kept]), f[kept] + cell)
+        rim = fall > FAR - _RIM
+        odd = np.stack(np.meshgrid(*[np.arange(len(a)) % 2 for a in axes], indexing="ij"))
+        coarse = ~rim & ~odd.reshape(len(axes), -1).any(0)
+        order = np.flatnonzero(kept)[np.argsort((rim * 1 - coarse)[kept], kind="stable")]
+        counts = int(coarse.sum()), int((rim & kept).sum())
+        return _Nodes(np.ascontiguousarray(features[:, order]), f[order] + cell, *counts)
 
     def _rows(self, g: int, v: np.ndarray) -> np.ndarray:
         """Σ log p of a group's rows at nodes w₀ + v (K, q)."""
@@ -169,11 +206,13 @@ class Held:
         return np.asarray(rows.likelihood.log_p(columns, eta, phi)).sum(0)
 
     def _prior(self, precision: np.ndarray, away: np.ndarray) -> np.ndarray:
-        """Coefficients (n, 2 or 5) of −½(v − δ)ᵀΛ(v − δ) in the features, but for its constant."""
-        columns = list(np.einsum("nij,nj->in", precision, away))
-        for i, j in self.inside._pairs:
-            columns.append(-(0.5 if i == j else 1.0) * precision[:, i, j])
-        return np.stack(columns, axis=1)
+        """Coefficients (n, G, 2 or 5) of −½(v − δ)ᵀΛ(v − δ) in the features, but for its constant."""
+        n, G, q = away.shape
+        found = np.empty((n, G, q + len(self.inside._pairs)))
+        found[..., :q] = away @ precision
+        for row, (i, j) in enumerate(self.inside._pairs, start=q):
+            found[..., row] = -(0.5 if i == j else 1.0) * precision[:, [i], j]
+        return found
 
     def _away(self, theta: np.ndarray) -> np.ndarray:
         """δ = A_g β − w₀, (n, G, q)."""
@@ -194,17 +233,22 @@ class Held:
 
     def _run(
         self, theta: np.ndarray, value: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, int, np.ndarray, np.ndarray]]:
-        """Some possible points and a group at a time: the integrand (n, K), and the log of its sum (n,)."""
-        possible = np.flatnonzero(np.isfinite(value))
+    ) -> Iterator[tuple[np.ndarray, int, np.ndarray, _Sum]]:
+        """Some possible points and a group at a time: the integrand (n, K), and its sum."""
+        possible, every = np.flatnonzero(np.isfinite(value)), 2.0**self.inside.q
         for start in range(0, len(possible), _POINTS):
             at = possible[start : start + _POINTS]
             precision, _ = self.inside._precision(theta[at])
-            away = self._away(theta[at])
+            prior = self._prior(precision, self._away(theta[at]))
             for g, nodes in enumerate(self.nodes):
-                f = self._prior(precision, away[:, g]) @ nodes.features
+                f = prior[:, g] @ nodes.features
                 f += nodes.level
                 top = f.max(1)
                 f -= top[:, None]
                 P = np.exp(f, out=f)
-                yield at, g, P, top + np.log(P.sum(1))
+                total = P @ np.ones(len(nodes.level))
+                coarse = every * (P[:, : nodes.coarse] @ np.ones(nodes.coarse))
+                rim = P[:, len(nodes.level) - nodes.rim :] @ np.ones(nodes.rim)
+                # of a normal density 1 + ε with every other node is 1 + ε⁴/8 with all
+                off = (coarse / total - 1) ** 4 / 8 + rim / total
+                yield at, g, P, _Sum(total, top + np.log(total), off)

@@ -231,16 +231,19 @@ def integrate_scattered(
 
 
 def _is_many(budget: Budget, inside: Factor) -> bool:
-    """Whether frozen sums save time, and fit in memory."""
-    bound = FROZEN if inside.fewest >= FEW_LEVELS else EASY
+    """Whether frozen sums save time, and fit in memory; of few levels no cubic follows them."""
+    few = inside.fewest < FEW_LEVELS
+    if few and _is_held(budget, inside):
+        return False
+    bound = EASY if few else FROZEN
     return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))
 
 
 def _is_held(budget: Budget, inside: Integrand) -> bool:
-    """Whether all draws would take long, and nodes that stay serve two effects a level."""
+    """Whether nodes that stay serve two effects a level, and save time."""
     if not isinstance(inside, Factor) or inside.q == 1:
         return False
-    return is_long(budget, inside.cost * inside.work) and can_hold(inside)
+    return is_long(budget, inside.cost * inside.work, FROZEN) and can_hold(inside)
 
 
 def climb_finer(inside: Integrand, start: np.ndarray, longest: np.ndarray) -> Mode:
