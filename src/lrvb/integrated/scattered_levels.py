@@ -25,8 +25,8 @@ from .terms import Term
 class Portion(NamedTuple):
     """Of one part: its rows, the constant of their density; levels that it has, and groups of these.
 
-    counts (G,) are levels of each group, sizes (G,) its rows. X, of no rows, is what columns are between.
-    sums are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a log scale.
+    counts (G,) are levels of each group, sizes (G,) its rows. X (2, p) is what columns are between. sums
+    are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a log scale.
     """
 
     rows: int
@@ -184,7 +184,9 @@ def _portion(_: int, part: Levels | None) -> Portion | None:
         return None
     X, groups, fixed = part.rows.X, part.groups, part._exponential
     levels = np.flatnonzero(groups.group >= 0)
-    additive = fixed is not None and fixed.additive
+    sums: tuple[np.ndarray, ...] = ()
+    if fixed is not None and fixed.additive:
+        sums = fixed.yX, fixed.yR, fixed.y_offset
     return Portion(
         round(float(groups.sizes @ groups.counts)),
         part.constant,
@@ -193,7 +195,7 @@ def _portion(_: int, part: Levels | None) -> Portion | None:
         groups.counts,
         groups.sizes,
         np.array([X.min(0), X.max(0)]),
-        (fixed.yX, fixed.yR, fixed.y_offset) if additive else (),
+        sums,
     )
 
 

@@ -1,4 +1,4 @@
-"""Counts and zeros and ones in two factors on Dask: as in memory, and the rows stay where they are."""
+"""Counts, zeros and ones in two factors on Dask: as in memory, and the rows stay where they are."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.bridges.dask import DaskPartitions
 from lrvb.integrated.importance import resampled
+from lrvb.integrated.scattered_crossed import ScatteredCrossed
 from lrvb.integrated.scattered_nested import ScatteredNested
 
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
@@ -83,11 +84,11 @@ def agree(here, there):
         assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-8)
 
 
-def both(formula, family, data):
+def both(formula, family, data, kind=ScatteredNested):
     """The fit in memory, and that in partitions, which does not gather: a warning would be an error."""
     with dask.config.set(scheduler="synchronous"):
         there = lrvb.MixedModel(formula, family).fit(scattered(data))
-    assert isinstance(there._integrated.statement.inside, ScatteredNested)
+    assert isinstance(there._integrated.statement.inside, kind)
     return lrvb.MixedModel(formula, family).fit(data), there
 
 
@@ -118,7 +119,7 @@ def test_nested_levels_are_summed_where_their_rows_are():
 @pytest.mark.usefixtures("no_tables")
 def test_levels_without_a_table_too():
     """Levels that are numbered over all schools, of which an inner one may be asked for in another."""
-    data = classes(n=1500)
+    data = classes(n=900, schools=20)
     here, there = both("prop(k, trials) ~ x + (1|unique) + (1|school)", "binomial", data)
     agree(here, there)
     new = data.iloc[:3].assign(school=data.school.iloc[10])
@@ -132,6 +133,20 @@ def test_an_effect_of_every_row():
     agree(here, there)
     new = data.iloc[:4].drop(columns="pupil")
     assert_allclose(there.predict(new, interval=0.9), here.predict(new, interval=0.9), rtol=1e-8)
+
+
+@pytest.mark.parametrize("gain", [0.0, np.inf], ids=["cells", "rows"])
+def test_crossed_counts_with_few_levels_of_a_factor(gain, monkeypatch):
+    """Levels of the larger factor are summed, the smaller one's drawn; cells stand for rows, or none do."""
+    monkeypatch.setattr("lrvb.integrated.few._LEAST", 0.0)
+    monkeypatch.setattr("lrvb.integrated.few._GAIN", gain)
+    data = classes(n=1600, each=4).assign(unique=lambda d: d.unique % 41)
+    here, there = both("n ~ x + (1|own) + (1|unique)", "poisson", data, ScatteredCrossed)
+    agree(here, there)
+    new = data.iloc[:3].assign(own=["1", "new", "2"], unique=[7, 8, 999])
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
 
 
 @pytest.mark.usefixtures("tables")
@@ -186,6 +201,22 @@ def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
     data = classes(n=400).assign(k=lambda d: (d.k > 1).astype(int))
     with pytest.warns(lrvb.RowsGathered, match="400 rows"):
         lrvb.MixedModel("k ~ x + (1|school) + (1|pupil)", "bernoulli").fit(scattered(data))
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("n ~ x + (1|school) + (1|unique) + (1|pupil)", "poisson"),
+        ("k ~ x + (1|own) + (1|unique)", "bernoulli"),
+        ("n ~ x + (x|school) + (1|unique)", "poisson"),
+    ],
+)
+def test_what_has_no_sums_of_its_own_is_gathered_or_refused(formula, family, monkeypatch):
+    """Three factors, crossed zeros and ones, slopes beside another factor."""
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    data = classes(n=400).assign(unique=lambda d: d.unique % 41, k=lambda d: (d.k > 1).astype(int))
+    with pytest.raises(lrvb.InvalidModel, match=r"all 400 rows together.*compute"):
+        lrvb.MixedModel(formula, family).fit(scattered(data))
 
 
 def test_factors_that_are_one_are_refused():

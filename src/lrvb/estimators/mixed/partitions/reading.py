@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
 
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
+STAYING = (
+    "rows of a gaussian response, and of counts or zeros and ones in one factor or in two that are nested "
+    "(factorization='blocked'),"
+)
 FEW = APART  # rows that are, where sums of levels would do
 
 
@@ -72,17 +76,15 @@ def _gather(
     """The rows brought together, with a warning, while they are few."""
     if found.rows > GATHERED:
         raise InvalidModel(
-            "Only a gaussian response, and counts or zeros and ones in one factor of many levels, have sums "
-            "that stay with Dask's partitions (factorization='blocked'); this model needs all "
-            f"{found.rows:,} rows together, and up to {GATHERED:,} are brought so: call .compute() if they "
-            "fit into memory, or fit a sample of the levels.",
+            f"This model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so from "
+            f"Dask's partitions, where {STAYING} stay: call .compute() if the rows fit into memory, or fit a "
+            "sample of the levels.",
             rows=found.rows,
         )
     warnings.warn(
         RowsGathered(
             f"This model needs all {found.rows:,} rows together, so they were brought here from Dask's "
-            "partitions; a gaussian response, and counts or zeros and ones in one factor of many levels, "
-            "leave them there with factorization='blocked'.",
+            f"partitions, where {STAYING} stay.",
             rows=found.rows,
         ),
         stacklevel=5,
@@ -106,13 +108,15 @@ def _scattered(
     if survey.learning(read) or not scattered.is_countable(family):
         return None
     small = read_design(read, survey.small_table(found, units), family, functions=functions)
-    codes = functools.partial(parts.numbered, functools.partial(rows.codes_part, small, named))
+    codes = functools.partial(
+        parts.numbered, functools.partial(rows.codes_part, _bare(small), named)
+    )
     layout = layout_of(small, codes)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]
     own = shuffled_parts(data, named, by.columns)
-    arrays = own.numbered(functools.partial(rows.read_part, small, named))
+    arrays = own.numbered(functools.partial(rows.read_part, _bare(small), named))
     measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
@@ -140,7 +144,7 @@ def _scattered(
 
 def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
     """Measures in one pass, the rows that stand for all in another."""
-    arrays = parts.numbered(functools.partial(rows.read_part, small, named))
+    arrays = parts.numbered(functools.partial(rows.read_part, _bare(small), named))
     measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
@@ -154,6 +158,22 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
     left = _left(reduced, measured.y)
     given = _elsewhere(small, measured.y.n, dropped)
     return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
+
+
+def _bare(small: Design) -> Design:
+    """What reads rows, without those of the small table: it goes to every partition."""
+    none = np.zeros(0)
+    return replace(
+        small,
+        y=none,
+        trials=None if small.trials is None else none,
+        X=small.X[:0],
+        offset=None,
+        terms=[term._replace(R=term.R[:0]) for term in small.terms],
+        factors=[factor._replace(codes=factor.codes[:0]) for factor in small.factors],
+        rows=pd.RangeIndex(0),
+        frame=small.frame.iloc[:0],
+    )
 
 
 def _elsewhere(small: Design, n: int, dropped: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ..design.model_matrix import named_columns
 from ..text.formula import Formula
 from ..text.scanning import words
 
+SHIFTED = 64  # rows in which a group is shifted against others
 SAMPLE = 4  # rows of each partition that show what its columns hold
 LEARN = {"bs", "cc", "center", "cr", "cs", "lag", "ns", "poly", "scale", "standardize"}
 CATEGORIES = ("C", "factor")  # what makes categories of numbers
@@ -151,17 +152,17 @@ def check(found: Survey, missing: str) -> None:
 
 
 def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
-    """A table with every label: groups are shifted against each other, so that none look alike."""
+    """A table with every label; some rows shift each group against others, so that none look alike."""
     length = max([2, *(len(labels) for labels in found.labels.values())])
-    blocks = 1 + len(units)
-    step = np.arange(length)
+    lengths = [length, *[min(length, SHIFTED)] * len(units)]
     columns: dict[str, pd.Series] = {}
-    at = np.resize(np.arange(len(found.sample)), blocks * length)
+    at = np.resize(np.arange(len(found.sample)), sum(lengths))
     for name in found.sample:
         columns[name] = found.sample[name].iloc[at].reset_index(drop=True)
     for unit, labels in found.labels.items():
         shift = units.index(unit) + 1 if unit in units else 0
-        place = [(step + (block == shift)) % len(labels) for block in range(blocks)]
+        blocks = enumerate(lengths)
+        place = [(np.arange(n) + (block == shift)) % len(labels) for block, n in blocks]
         for name in unit:
             columns[name] = labels[name].iloc[np.concatenate(place)].reset_index(drop=True)
     return pd.DataFrame(columns)
