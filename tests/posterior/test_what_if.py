@@ -11,7 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from what_if_cases import Coefficients, Line, line
 
 import lrvb
-from lrvb.engine.sensitivity import refit_weighted
+from lrvb.engine.sensitivity import refit_weighted, settled
+from lrvb.posterior.deletion import rows_of, stepped
 from mixtures import overlapping
 
 
@@ -114,7 +115,7 @@ def test_a_step_in_natural_parameters_is_enough_for_a_regression():
 def test_rows_of_a_mixture_are_left_out_in_fits():
     """A row between two components decides more than a step can tell: up to 67 % off for the wines.
 
-    So the largest and those that the second order alters by a tenth are left out in fits; the median row and
+    So the largest and those that the second order alters by a twentieth are left out in fits; the median row and
     others are within 5 % of the change, or a hundredth of an sd.
     """
     X = load_wine().data[:, [0, 6, 9]]
@@ -135,6 +136,26 @@ def test_rows_of_a_mixture_are_left_out_in_fits():
         assert np.abs(table.loc[row].to_numpy() - exact).max() < max(0.05 * most, 0.01)
 
 
+def test_one_exact_newton_step_from_where_the_second_order_leads():
+    """Wines again: the steps are up to 72 % off, one pass over all rows from there leaves 6 % of the change."""
+    X = load_wine().data[:, [0, 6, 9]]
+    what_if = lrvb.GaussianMixture(3, random_state=0, certify=False).fit(X).posterior_._what_if()
+    at = np.arange(len(what_if.sd))
+    size = np.abs(what_if.influence(at).values / what_if.sd).max(1)
+    rows = np.argsort(-size)[:10]
+    off = []
+    for row, eta in zip(rows, stepped(what_if.response, rows_of(rows, None)).etas, strict=True):
+        weights = np.ones(len(X))
+        weights[row] = 0.0
+        exact = refit_weighted(what_if.fit, weights).m
+        once = settled(what_if.fit, weights, eta, np.inf)
+        assert once is not None
+        scaled = what_if.M @ (once - exact) / what_if.sd
+        off.append(np.abs(scaled).max() / size[row])
+    assert max(off) < 0.07
+    assert np.median(off) < 1e-3
+
+
 def test_steps_of_the_second_order_do_for_a_mixture():
     """Real tumours: without any fit the ten rows that matter most within 1 %, where Newton's step has 6 %."""
     X = load_breast_cancer().data[:, [0, 1]]
@@ -142,7 +163,7 @@ def test_steps_of_the_second_order_do_for_a_mixture():
     what_if, at = posterior._what_if(), posterior._at(posterior.names)
     found = what_if.influence(at, refits=0)
     scaled = found.values / what_if.sd[at]
-    assert found.unsure == 0
+    assert found.unsure <= 1  # altered by a twentieth
     for row in np.argsort(-np.abs(scaled).max(1))[:10]:
         exact = what_if.moved_mean(what_if.left_out(np.array([row]))) - what_if.estimate.m
         change = exact[at] / what_if.sd[at]

@@ -28,10 +28,13 @@ from ..errors import InvalidModel, NotConverged
 from ..numerics.double import in_double
 from ..statement.programs import valid_means_program
 from .fitting import Fit, default_sum, fit
+from .newton import curved, trust_region_step
+from .objective import Objective
 from .response import Response
 
 Numbers = Mapping[str, np.ndarray]
 T = TypeVar("T")
+_STEPS = 6  # of Newton's, each half as long as the last at most
 
 
 @in_double
@@ -158,6 +161,32 @@ def without(response: Response, score: np.ndarray, curvature: np.ndarray) -> np.
     conjugate update is linear in η, however much a row weighs.
     """
     return np.asarray(response.eta + newton_change(response, -score, curvature))
+
+
+@in_double
+def settled(fit: Fit, weights: np.ndarray, eta: np.ndarray, enough: float) -> np.ndarray | None:
+    """m with other weights of the rows, by exact Newton steps from an η foretold; None where they fail.
+
+    Each is one pass over all rows. They end with one of at most `enough` sds, after which the square of that
+    is left; they fail where a point has no value or is below no maximum, or steps do not halve.
+    """
+    problem = fit.problem
+    problem = replace(problem, rows=replace(require_rows(fit), weights=weights))
+    objective = Objective(problem, _strategy(fit).bind(problem, fit.chunk_size))
+    radius, last = np.sqrt(problem.alpha.size), np.inf
+    for _ in range(_STEPS):
+        point = objective.at(eta, state=fit.point.state)
+        if point.H is None or not np.isfinite(point.elbo):
+            return None
+        model = curved(point.residual, point.C, point.H)
+        length = model.decrement  # inf where there is no maximum
+        if not length < last / 2:
+            return None
+        eta, last = eta + trust_region_step(model, radius).delta, length
+        if length <= enough:
+            m = means_at(fit, eta[None])[0]
+            return m if np.isfinite(m).all() else None
+    return None
 
 
 def newton_change(response: Response, residual: np.ndarray, curvature: np.ndarray) -> np.ndarray:

@@ -24,9 +24,9 @@ from .answering import REFITTED
 
 MOST = 1000  # rows or levels, the largest of those that matter, that get a step
 TURNED = 10_000_000  # rows times steps up to which those are of the second order: about a second
-UNSURE = 0.1  # of a change, which the second order may alter before a fit is made
+UNSURE = 0.05  # of a change, which the second order may alter before a fit is made
 MANY = 100_000  # rows beyond which no fit without some is made; no more are fetched from elsewhere
-WORTH = 100_000  # rows times fits: up to so many, about a second, all that matter are fitted
+WORTH = 500_000  # rows times fits: up to so many, about a second, all that matter are fitted
 
 
 def refits_worth(n: int) -> int:
@@ -50,10 +50,14 @@ def affordable(blocks: Sequence[np.ndarray]) -> int:
 
 
 class Steps(NamedTuple):
-    """m (B, a) without each block of rows: by a Newton step, and by one of the second order after it."""
+    """m (B, a) without each block of rows: by a Newton step, and by one of the second order after it.
+
+    etas (B, a) are where the further of the two has led to.
+    """
 
     newton: np.ndarray
     second: np.ndarray
+    etas: np.ndarray
 
 
 def stepped(response: Response, blocks: Sequence[np.ndarray], second: bool = True) -> Steps:
@@ -65,7 +69,7 @@ def stepped(response: Response, blocks: Sequence[np.ndarray], second: bool = Tru
     """
     fit = response.fit
     if not blocks:
-        return Steps(np.zeros((0, len(fit.m))), np.zeros((0, len(fit.m))))
+        return Steps(*np.zeros((3, 0, len(fit.m))))
     near, owns = _gathered(fit, blocks)
     assert near.problem.rows is not None
     assert fit.curved is not None
@@ -81,15 +85,17 @@ def stepped(response: Response, blocks: Sequence[np.ndarray], second: bool = Tru
     newton = means_at(fit, etas)
     further = np.full(newton.shape, np.nan)
     if not second:
-        return Steps(newton, further)
+        return Steps(newton, further, etas)
     cheap = np.flatnonzero(np.isfinite(newton).all(1))[: max(1, TURNED // max(fit.problem.n, 1))]
     dm = newton[cheap] - fit.m
     bent = dm @ fit.curved.H + third_order(response, dm) / 2
     for b, gradient in zip(cheap, bent, strict=True):
         residual = response.eta + gradient - score(owns[b], newton[b]) - etas[b]
-        etas[b] += newton_change(response, residual, curvatures[b])
-    further[cheap] = means_at(fit, etas[cheap])
-    return Steps(newton, further)
+        eta = etas[b] + newton_change(response, residual, curvatures[b])
+        further[b] = means_at(fit, eta[None])[0]
+        if np.isfinite(further[b]).all():
+            etas[b] = eta
+    return Steps(newton, further, etas)
 
 
 def _gathered(fit: Fit, blocks: Sequence[np.ndarray]) -> tuple[Fit, list[np.ndarray]]:
@@ -110,7 +116,7 @@ def _gathered(fit: Fit, blocks: Sequence[np.ndarray]) -> tuple[Fit, list[np.ndar
 
 
 def doubted(newton: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Which changes (B, k), in sds, the second order alters by more than a tenth: they may be 5 % off."""
+    """Which changes (B, k), in sds, the second order alters by more than a twentieth: they may be 5 % off."""
     with np.errstate(invalid="ignore"):
         turn = np.abs(second - newton).max(1, initial=0.0)
         return np.asarray(~(turn <= UNSURE * np.abs(second).max(1, initial=0.0)))
