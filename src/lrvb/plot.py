@@ -172,7 +172,7 @@ def influence(
 ) -> Axes:
     """The influence of every row or level on one quantity, a column of `Posterior.influence`.
 
-    The first column by default; the `labelled` largest have their labels.
+    The first column by default; the `labelled` largest have their labels, and up to 40 levels all of them.
     """
     with _matplotlib():
         from .report.what_if_plots import draw_influence

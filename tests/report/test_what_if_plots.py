@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import ndtri, stdtrit
@@ -44,6 +45,16 @@ def test_the_largest_rows_are_named(posterior):
     assert {text.get_text() for text in ax.texts} == largest
     with pytest.raises(lrvb.InvalidModel, match="no quantity 'gamma'"):
         lrvb.plot.influence(table, "gamma")
+
+
+def test_few_levels_are_all_named():
+    """Below the axis, in place of numbers that mean nothing."""
+    table = pd.DataFrame({"beta": [0.1, -0.2, 0.05]}, index=pd.Index(["a", "b", "c"], name="site"))
+    ax = lrvb.plot.influence(table)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "c"]
+    assert (ax.get_xlabel(), list(ax.texts)) == ("site", [])
+    many = pd.concat([table] * 20).rename_axis("site")
+    assert len(lrvb.plot.influence(many).texts) == 5
 
 
 def test_both_sds_are_drawn(posterior):

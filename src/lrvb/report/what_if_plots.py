@@ -11,6 +11,7 @@ from scipy.special import ndtri, stdtrit
 
 from ..errors import InvalidModel
 
+MOST_LEVELS = 40  # that are named along an axis
 OURS, OTHER, LOUD = "#1f6fb2", "#e08214", "#b22222"
 
 
@@ -63,7 +64,10 @@ def draw_influence(table: Any, name: str | None, ax: Axes | None, *, labelled: i
     ax.axhline(0.0, color="0.7", linewidth=1)
     ax.vlines(x, 0.0, values, color=OURS, linewidth=1.2)
     ax.plot(x, values, "o", color=OURS, markersize=3)
-    for i in np.argsort(-np.abs(values), kind="stable")[:labelled]:
+    levels = table.index.name is not None and len(x) <= MOST_LEVELS
+    if levels:  # each of them has its name below
+        ax.set_xticks(x, list(map(str, table.index)), rotation=45, ha="right", fontsize=9)
+    for i in np.argsort(-np.abs(values), kind="stable")[: 0 if levels else labelled]:
         ax.annotate(
             str(table.index[i]),
             (i, values[i]),

@@ -134,6 +134,21 @@ def test_on_the_links_scale_a_comparison_is_the_coefficient(counts):
     assert_allclose(slope["mean"][0], draws["x"].mean(), rtol=1e-6)
 
 
+def test_steps_of_a_number_are_those_of_its_column(counts):
+    """On the link's scale each is the coefficient times the step, the sample's own sd and quartiles."""
+    model, data = counts
+    coefficient, x = model.draws(1000, 0)["x"].mean().item(), data["x"]
+    steps = {
+        "sd": x.std(),
+        "2sd": 2 * x.std(),
+        "iqr": x.quantile(0.75) - x.quantile(0.25),
+        "minmax": x.max() - x.min(),
+    }
+    for asked, step in [*steps.items(), (0.3, 0.3), ((-1, 2), 3.0)]:
+        found = model.comparisons({"x": asked}, by=True, scale="link")
+        assert_allclose(found["mean"][0], coefficient * step, rtol=1e-9)
+
+
 def test_a_poisson_ratio_is_the_exponential_of_the_coefficient(counts):
     model, _ = counts
     draws = model.draws(1000, 0)

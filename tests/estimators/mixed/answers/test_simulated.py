@@ -61,9 +61,18 @@ def test_quantile_residuals_of_the_model_are_standard_normal(model):
 
 
 def test_pearson_residuals_are_responses_in_sds(model):
+    """The square of that sd is the mean of Var(y | η) over the same draws of η."""
     response, pearson = model.residuals("response"), model.residuals("pearson")
-    ratio = (response / pearson).to_numpy()
-    assert np.all(ratio > 0)
+    draws = model.draws()
+    eta = (draws["Intercept"] + draws["x"] * DATA["x"].to_xarray()).to_numpy()
+    eta += draws["1|g"].sel(g=DATA["g"].to_list()).to_numpy()
+    p = 1 / (1 + np.exp(-eta))
+    variance = {
+        "gaussian": lambda: draws["sd[residual]"].to_numpy()[:, None] ** 2 + 0 * eta,
+        "poisson": lambda: np.exp(eta),
+        "binomial": lambda: DATA["trials"].to_numpy() * p * (1 - p),
+    }[model.family]()
+    np.testing.assert_allclose(response / pearson, np.sqrt(variance.mean(axis=0)), rtol=1e-9)
     assert abs(pearson.std() - 1) < 0.25
     assert abs(response.mean()) < 5 * response.std() / np.sqrt(N)
 
