@@ -104,8 +104,9 @@ def test_nested_levels_are_summed_where_their_rows_are():
     with pytest.warns(lrvb.errors.NewLevels):
         ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
     assert_allclose(theirs, ours, rtol=1e-8)
-    with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
-        there.predict()
+    for ask in (there.predict, there.residuals, there.posterior_predictive):
+        with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
+            ask()
     fit = there._integrated
     theta = fit.theta[resampled(fit.weights, 400)]
     drawn = fit.statement.inside.sample(theta, np.random.default_rng(0)).effects
