@@ -25,6 +25,7 @@ class Elsewhere:
 
     __getattr__ = __getitem__ = __len__ = __array__ = __iter__ = _refuse
     __add__ = __sub__ = __mul__ = __truediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
 
 @dataclass(frozen=True, eq=False)
