@@ -115,8 +115,8 @@ def test_a_step_in_natural_parameters_is_enough_for_a_regression():
 def test_rows_of_a_mixture_are_left_out_in_fits():
     """A row between two components decides more than a step can tell: up to 67 % off for the wines.
 
-    So the largest and those that the second order alters by a twentieth are left out in fits; the median row and
-    others are within 5 % of the change, or a hundredth of an sd.
+    So the largest and those that the second order alters by a twentieth are left out in fits; the median row
+    and others are within 5 % of the change, or a hundredth of an sd.
     """
     X = load_wine().data[:, [0, 6, 9]]
     posterior = lrvb.GaussianMixture(3, random_state=0, certify=False).fit(X).posterior_
@@ -137,7 +137,7 @@ def test_rows_of_a_mixture_are_left_out_in_fits():
 
 
 def test_one_exact_newton_step_from_where_the_second_order_leads():
-    """Wines again: the steps are up to 72 % off, one pass over all rows from there leaves 6 % of the change."""
+    """Wines: steps are up to 72 % off; one pass over all rows from there leaves 6 % of the change."""
     X = load_wine().data[:, [0, 6, 9]]
     what_if = lrvb.GaussianMixture(3, random_state=0, certify=False).fit(X).posterior_._what_if()
     at = np.arange(len(what_if.sd))

@@ -83,7 +83,18 @@ def look_at(posterior: Posterior, sensitivity: PriorQuestions | None, by: Any) -
         what = "rows" if by[0] is None else "levels"
         found.append(_attempt(what, lambda: _rows(sensitivity, names, at, by)))
         found.append(_attempt("robust sds", lambda: _robust(sensitivity, names, at, by)))
+    else:
+        found.append(_not_asked(posterior, "rows" if sensitivity is not None else "priors, rows"))
     return found
+
+
+def _not_asked(posterior: Posterior, what: str) -> Finding:
+    """Why a posterior says nothing of fewer rows, nor of another prior where it cannot say that either."""
+    try:
+        posterior._what_if()
+    except LrvbError as error:
+        return Finding(UNKNOWN, what, str(error))
+    raise AssertionError("a posterior that answers for rows was not asked")  # pragma: no cover
 
 
 def _attempt(what: str, look: Callable[[], Finding]) -> Finding:

@@ -214,7 +214,7 @@ class Sensitivity:
         return Influence(values, done[1], stepped=done[0], astray=astray, unsure=left)
 
     def _fitted_without(self, rows: np.ndarray, eta: np.ndarray, size: float) -> np.ndarray:
-        """The change (a,) of the means without these rows, which are foretold to lead to η and move `size` sds.
+        """The change (a,) of the means without these rows, foretold to lead to η and to be of `size` sds.
 
         By exact Newton steps, the last of a thousandth of that (and of an sd) at most: its square is left.
         Where they fail, by a fit from the optimum.
