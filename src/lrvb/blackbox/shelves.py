@@ -8,6 +8,8 @@ but for a constant, which is settled where draws are many.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
@@ -15,10 +17,10 @@ from ..posterior.tails import NEAR
 from .far_ridges import Ridges, affordable, laplace, rays_of
 from .kernel import Kernel, Values
 
-MANY, FEW = (
-    0.9,
-    0.99,
-)  # quantiles between which draws settle the constant, and beyond which they are few
+#: Quantiles between which draws settle the constant, the one between them, and beyond which they are few.
+MANY, HALFWAY, FEW = 0.9, 0.95, 0.99
+ALIKE = np.log(1.5)  # of the draws' shares in both parts: where Laplace's are not so, he is wrong
+JUMP = 4.0, 2.0  # from point to point, times the step and sds beside, that are no ridge any more
 FIRST = 0.1  # sds from the center at which a ray may begin
 POINTS, FINE = 16, 400  # of a ridge up to NEAR sds, and of the integral along it
 SUSPECT = (
@@ -33,14 +35,15 @@ NOTHING = 60.0  # of log p below the first point's
 def missed_on_slopes(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Shares of the variances of g (n, q) that draws x (n, D) lack beyond their outer quantiles, (q,).
 
-    `values` maps x to g. Where g hangs on more than the coordinate it is what there is at least. As many rays
+    `values` maps x to g. Where g hangs on more than the coordinate it is what there is at least. Where the
+    marginal by Laplace's method is not the draws' own between the quantiles nothing is known. As many rays
     are followed as a share of all gradients allows, those with the largest part of a variance first: what the
     draws have there, or p on the line that their correlations suggest.
     """
     ridges, starts = rays_of(kernel, x)
     mean, variance = g.mean(axis=0), np.maximum(g.var(axis=0), 1e-300)
     t = np.linalg.solve(ridges.root, (x - ridges.center).T).T @ ridges.a.T
-    begin, outer = np.quantile(t, (MANY, FEW), axis=0)
+    begin, half, outer = np.quantile(t, (MANY, HALFWAY, FEW), axis=0)
     drawn = (t > outer).T @ (g - mean) ** 2 / (len(x) * variance)  # (rays, q)
     drawn[:, g.var(axis=0) == 0] = 0.0
     seen, line = drawn.max(axis=1, initial=0.0), _on_the_line(ridges, starts)
@@ -58,10 +61,13 @@ def missed_on_slopes(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarra
     here = ridges.some(np.array(chosen))
     best = np.argmax(here.at(tries)[0], axis=0)
     path, log_p = laplace(here, np.take_along_axis(tries, best[None, ..., None], axis=0)[0])
+    moved = np.linalg.norm(np.diff(path, axis=0), axis=-1)
+    log_p[1:][moved > JUMP[0] * np.diff(away, axis=0) + JUMP[1]] = np.nan
     for k, r in enumerate(chosen):
+        edges = np.array([begin[r], half[r], outer[r]])
+        shares = -np.diff((t[:, r, None] > edges).mean(axis=0))
         found = values(here.points(path[:, k]))
-        share = (t[:, r] > begin[r]).mean() - (t[:, r] > outer[r]).mean()
-        squares = _beyond(away[:, k], log_p[:, k], found, mean, float(outer[r]), float(share))
+        squares = _beyond(away[:, k], log_p[:, k], found, mean, edges, shares)
         missed = np.maximum(missed, squares / variance - drawn[r])
     return np.where(g.var(axis=0) > 0, missed, 0.0)
 
@@ -75,21 +81,28 @@ def _on_the_line(ridges: Ridges, starts: np.ndarray) -> np.ndarray:
 
 
 def _beyond(
-    t: np.ndarray, log_p: np.ndarray, g: np.ndarray, mean: np.ndarray, outer: float, share: float
+    t: np.ndarray,
+    log_p: np.ndarray,
+    g: np.ndarray,
+    mean: np.ndarray,
+    edges: np.ndarray,
+    shares: np.ndarray,
 ) -> np.ndarray:
-    """∫(g − mean)² p beyond `outer`, by log p (m,) and g (m, q) at t (m,), with `share` of p before it; (q,).
+    """∫(g − mean)² p beyond the last of three edges, by log p (m,) and g (m, q) at t (m,); (q,).
 
-    As far as both are known; zero where that is not beyond.
+    p has the `shares` (2,) between the edges together, and nearly so each. As far as all is known; zero where
+    that is not beyond.
     """
     with np.errstate(invalid="ignore"):
         known = (log_p > log_p[0] - NOTHING) & np.isfinite(g).all(axis=1)
     m = len(t) if known.all() else int(np.argmin(known))
-    if m < 3 or t[m - 1] <= outer:
+    if m < 3 or t[m - 1] <= edges[2]:
         return np.zeros(g.shape[1])
-    inner = np.geomspace(t[0], outer, FINE)
-    beyond = np.geomspace(outer, t[m - 1], FINE)
     curve = PchipInterpolator(np.log(t[:m]), log_p[:m] - log_p[0])
-    mass = np.trapezoid(np.exp(curve(np.log(inner))), inner)
-    p = np.exp(curve(np.log(beyond))) * share / mass
-    square = (PchipInterpolator(t[:m], g[:m])(beyond) - mean) ** 2
-    return np.trapezoid(p[:, None] * square, beyond, axis=0)
+    parts = [np.geomspace(a, b, FINE) for a, b in itertools.pairwise([*edges, t[m - 1]])]
+    p = [np.exp(curve(np.log(part))) for part in parts]
+    mass = np.array([np.trapezoid(p[k], parts[k]) for k in (0, 1)])
+    if not np.abs(np.log(mass[1] / mass[0] * shares[0] / shares[1])) <= ALIKE:
+        return np.zeros(g.shape[1])
+    square = (PchipInterpolator(t[:m], g[:m])(parts[2]) - mean) ** 2
+    return np.trapezoid(p[2][:, None] * square, parts[2], axis=0) * shares.sum() / mass.sum()
