@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import csv
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,19 +40,25 @@ def main() -> None:
     options = parser.parse_args()
     if options.figure:
         return draw(pd.read_csv(TABLE))
+    add_missing(TABLE, options.families or FAMILIES, options.sets, run)
+
+
+def add_missing(
+    path: Path, families: Iterable[str], sets: int, run: Callable[[str, int], Iterable[Any]]
+) -> None:
+    """Append to a table of `COLUMNS` the rows of each data set that it does not have yet."""
     warnings.simplefilter("ignore")
     done: set[tuple[str, int]] = set()
-    if TABLE.exists():
-        table = pd.read_csv(TABLE)
+    if path.exists():
+        table = pd.read_csv(path)
         done = set(zip(table["family"], table["set"], strict=True))
     else:
-        TABLE.write_text(",".join(COLUMNS) + "\n")
-    for number in range(options.sets):
-        for family in options.families or FAMILIES:
-            if (family, number) in done:
-                continue
-            with TABLE.open("a", newline="") as file:
-                csv.writer(file).writerows(run(family, number))
+        path.write_text(",".join(COLUMNS) + "\n")
+    for number in range(sets):
+        for family in families:
+            if (family, number) not in done:
+                with path.open("a", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerows(run(family, number))
 
 
 def run(family: str, number: int) -> list[tuple[object, ...]]:

@@ -13,19 +13,17 @@ three. Rows are added to `results/mixed_zeros.csv`; what is there is kept. `--ta
 from __future__ import annotations
 
 import argparse
-import csv
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from mixed_coverage import add_missing
 
 import lrvb
 
 TABLE = Path(__file__).resolve().parents[1] / "results" / "mixed_zeros.csv"
 FAMILIES = ("zero_inflated_poisson", "zero_inflated_negbinomial", "negbinomial")
-COLUMNS = ("family", "set", "quantity", "truth", "mean", "sd", "lower", "upper", "verdict")
 FORMULA = "calls ~ food + hour + offset(log_brood) + (1|nest)"
 NESTS, PROB = 27, 0.94
 
@@ -38,18 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.table:
         return show(pd.read_csv(TABLE))
-    warnings.simplefilter("ignore")
-    done: set[tuple[str, int]] = set()
-    if TABLE.exists():
-        table = pd.read_csv(TABLE)
-        done = set(zip(table["family"], table["set"], strict=True))
-    else:
-        TABLE.write_text(",".join(COLUMNS) + "\n")
-    for number in range(options.sets):
-        for family in FAMILIES:
-            if (family, number) not in done:
-                with TABLE.open("a", newline="") as file:
-                    csv.writer(file, lineterminator="\n").writerows(run(family, number))
+    add_missing(TABLE, FAMILIES, options.sets, run)
 
 
 def simulate(family: str, number: int) -> tuple[pd.DataFrame, dict[str, float]]:

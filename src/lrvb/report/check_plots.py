@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from scipy.special import ndtri
 
 from ..errors import InvalidModel
@@ -56,7 +57,7 @@ def _counts(ax: Axes, y: np.ndarray, drawn: np.ndarray, high: int) -> None:
     ax.bar(at, top - low, bottom=low, width=0.7, color=PALE, zorder=1)
     ax.hlines(middle, at - 0.35, at + 0.35, color=LRVB, linewidth=2, zorder=2)
     ax.plot(at, observed, "o-" if high > 1 else "o", color=INK, markersize=5, linewidth=1, zorder=3)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylabel("share of rows; of replicates 90 %")
     ax.set_ylim(bottom=0)
     if high <= 12:
