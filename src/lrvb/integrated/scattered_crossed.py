@@ -69,8 +69,11 @@ class ScatteredCells(Place):
     def at(self, theta: np.ndarray) -> RowSums:
         """The sums of rows at points θ (n, d)."""
         assert isinstance(self.levels, ScatteredLevels)
-        found = self.parts.map(partial(_log_totals, theta))
-        return Rates(self.levels, theta, self.levels.joined(found))
+        return Rates(self.levels, theta, self.levels.joined(self.log_totals(theta)))
+
+    def log_totals(self, theta: np.ndarray) -> tuple[np.ndarray | None, ...]:
+        """The logarithms of all groups' rates, part by part."""
+        return self.parts.map(partial(_log_totals, theta))
 
 
 # ---- where the rows are: a part is the sums of its levels, or None if it has no rows -----------

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from .factor_density import Sums
 from .groups import Groups
 from .inside import Lines
 from .levels import Levels, first_nodes
@@ -20,6 +21,16 @@ from .row_sums import OneEffect, RowSums
 from .scattered import Parts, once
 from .tabled import Rates
 from .terms import Term
+
+_TOGETHER = 2**20  # totals that parts are asked for at a time
+
+
+@runtime_checkable
+class Totals(Protocol):
+    """What knows the totals of groups' rates, part by part."""
+
+    def log_totals(self, theta: np.ndarray) -> tuple[np.ndarray | None, ...]:
+        """Their logarithms at n points, of every part (n, G)."""
 
 
 class Portion(NamedTuple):
@@ -54,6 +65,7 @@ class ScatteredLevels(Levels):
         nodes: int = 0,
     ):
         self.parts, self.bring = parts, bring
+        self._ahead: dict[bytes, np.ndarray] = {}  # totals at points that will be asked for
         found = parts.map(_portion)
         self._portions = there = [part for part in found if part is not None]
         self._cuts = np.cumsum([0 if part is None else len(part.sizes) for part in found])[:-1]
@@ -91,12 +103,41 @@ class ScatteredLevels(Levels):
             sums = zip(*(part.sums for part in self._portions), strict=True)
             fixed.yX, fixed.yR, fixed.y_offset = (np.concatenate(p)[self.order] for p in sums)
 
-    def _rows_at(self, theta: np.ndarray) -> RowSums:
+    def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
+        """Sums at points; parts are asked for totals at many of them together, however few fit a cache."""
+        covered, many = self._covered(theta), max(1, _TOGETHER // self.G)
+        try:
+            for start in range(0, len(points), many):
+                lot = points[start : start + many]
+                self._ahead = {}
+                if self._has_totals:
+                    totals = self._log_totals(covered[lot])
+                    keys = [point.tobytes() for point in covered[lot]]
+                    self._ahead = dict(zip(keys, totals, strict=True))
+                yield from super()._run(theta, lot)
+        finally:
+            self._ahead = {}
+
+    @property
+    def _has_totals(self) -> bool:
+        """Whether the rows of a group matter through the total of their rates."""
         if self.table is not None:
-            return self.table.at(theta)
-        if self._exponential is not None and self._exponential.additive:
-            return Rates(self, theta, np.log(self.joined(self.parts.map(partial(_totals, theta)))))
-        return ScatteredSums(self, theta)
+            return isinstance(self.table, Totals)
+        return self._exponential is not None and self._exponential.additive
+
+    def _log_totals(self, theta: np.ndarray) -> np.ndarray:
+        """The logarithm of every group's total at n points, (n, G)."""
+        known = [self._ahead.get(point.tobytes()) for point in theta]
+        if known and all(total is not None for total in known):
+            return np.array(known)
+        if isinstance(self.table, Totals):
+            return self.joined(self.table.log_totals(theta))
+        return np.log(self.joined(self.parts.map(partial(_totals, theta))))
+
+    def _rows_at(self, theta: np.ndarray) -> RowSums:
+        if self._has_totals:
+            return Rates(self, theta, self._log_totals(theta))
+        return ScatteredSums(self, theta) if self.table is None else self.table.at(theta)
 
     def derivatives_at(
         self, theta: np.ndarray, Z: np.ndarray, P: np.ndarray
