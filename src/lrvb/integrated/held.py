@@ -29,7 +29,9 @@ _TOLERANCE = 1e-2  # of the whole log density
 _SHIFT = 0.3  # of a step, by which nodes are moved to see what they leave out
 _ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g
 _RIM = 4.0  # of the fall of the log integrand, up to where nodes end
-_SURE = 0.03  # of the whole log density, that nodes may be off by
+_SURE = (
+    0.03  # of the whole log density, that nodes may be off by beyond what they are at the center
+)
 
 
 class _Nodes(NamedTuple):
@@ -88,6 +90,7 @@ class Held:
             off = self._sums(points)[0] - self._moved_by(_SHIFT)._sums(points)[0]
             if np.abs(off).max() < _TOLERANCE:
                 break
+        self.known = self._sums(points[:1])[1][0]  # at the center, which those show to be right
 
     @property
     def kinds(self) -> list[Kind]:
@@ -102,7 +105,7 @@ class Held:
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
         value, off = self._sums(theta)
-        unsure = off > _SURE
+        unsure = off > self.known + _SURE
         if unsure.any():
             value[unsure] = self.inside.log_density(theta[unsure])
         return value
@@ -134,7 +137,7 @@ class Held:
                 both = raw[:, q + row] - shift[:, i] * mean[:, j] - shift[:, j] * mean[:, i]
                 second[at, g, row] = both + shift[:, i] * shift[:, j]
         result = Evaluated(value, first.reshape(n, -1), second.reshape(n, -1))
-        unsure = off > _SURE
+        unsure = off > self.known + _SURE
         if unsure.any():
             for part, exact in zip(result, inside.evaluate(theta[unsure]), strict=True):
                 part[unsure] = exact
