@@ -24,6 +24,7 @@ from .importance import resampled
 from .inside import Evaluable, Inside
 from .integral import Integral
 from .mode import Mode, NoMode, climb, steadied
+from .origins import has_shelf
 from .path import Path
 from .stencil import passes
 from .surrogate import CHECKED, NotSmooth, points_needed
@@ -172,6 +173,8 @@ def integrate_many(
     if len(frozen.others):
         frozen = many.freeze(mode.x, sds(mode))
         mode = _top(frozen, mode.x, longest)
+    if isinstance(inside, Factor) and has_shelf(many.log_density, mode.x, inside.terms, many.p):
+        raise NotSmooth("Another part of the posterior is far from frozen nodes.", mode=mode.x)
     path = Path(frozen, mode, straight=True)
     try:
         drawn = _drawn(path, many, seed, progress)

@@ -156,12 +156,20 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
                 require_no_smooths(design, _lower(str(error)))
+                self._require_conjugate(design, str(error))
                 why = f"{_lower(str(error))}; this is the variational fit"
             else:
                 self._keep_integrated(design, priors, found)
                 return self
         self._fit_variational(design, standard, why)
         return self
+
+    def _require_conjugate(self, design: Design, why: str) -> None:
+        """Refuse, with what the matter is, priors that no variational fit has."""
+        try:
+            resolve(self.priors, design, of_precisions=True)
+        except InvalidModel as error:
+            raise InvalidModel(f"{why} Nor is there a variational fit: {error}") from error
 
     def _read(self, data: Any) -> Design:
         if not hasattr(data, "__dask_graph__"):

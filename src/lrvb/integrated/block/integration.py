@@ -12,6 +12,7 @@ from ..effort import enough
 from ..importance import Budget, Weighted, integrate, resampled
 from ..integral import Integral
 from ..mode import Mode, NoMode
+from ..origins import overlooked
 from ..proposals import SplitT, degrees
 from .fitting import cold_start
 from .model import MOST_TILTS, Block
@@ -88,6 +89,8 @@ def integrate_block(
     else:
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
+    seen = frame.outward(weighted.x)[weighted.heavy()]
+    inside.overlooked = overlooked(inside.terms, seen, kinds, lambda u: _heights(fits, u))
     if 0 < p <= MOST_TILTS:
         _respond(inside, fits)
     inside.settle(fits)
@@ -119,6 +122,15 @@ def _computed(fits: Fits, u: np.ndarray) -> list[Point]:
             found.append(fits.at(place))
         except NoMode:
             continue
+    return found
+
+
+def _heights(fits: Fits, u: np.ndarray) -> np.ndarray:
+    """log p(y, u) at n points, with a fit of its own each; −∞ where there is none."""
+    found = np.full(len(u), -np.inf)
+    for i, place in enumerate(u):
+        for point in _computed(fits, place[None]):
+            found[i] = point.value
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..coordinates import Kind
 from ..inside import Drawn, Effects, Evaluated, Lines
 from ..matrix_free.draws import draw, normals
+from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import Term
 from .averages import nodes
@@ -27,8 +28,10 @@ class Block:
 
     `learn` gives it the points; shift (p,) is what β's mean has beyond q's, in sds, and stretch (p, p) takes
     a Cholesky factor of q's covariance to that of linear response. tilts (p, P) are of β, by what parts of
-    the levels alone would add to its mean.
+    the levels alone would add to its mean. overlooked tells of a part of the posterior far from all points.
     """
+
+    overlooked = False
 
     def __init__(self, rows: Regression, terms: Sequence[Term], why: str = ""):
         self.layout = Layout(rows, terms)
@@ -58,6 +61,8 @@ class Block:
     @property
     def unknown(self) -> str:
         """What it leaves that no error counts, as a clause; none where all is counted."""
+        if self.overlooked:
+            return OVERLOOKED
         if self.p > MOST_TILTS:
             return f"more than {MOST_TILTS} fixed effects have the block's own means and sds"
         return ""

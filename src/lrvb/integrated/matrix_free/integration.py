@@ -11,6 +11,7 @@ from ..direct import integrate_density
 from ..effort import enough
 from ..importance import Budget, resampled
 from ..integral import Integral
+from ..origins import overlooked
 from ..wanting import MEAN_ERROR
 from .model import MatrixFree
 from .preparation import check, prepare, reprobe
@@ -44,6 +45,8 @@ def integrate_matrix_free(
         if inside.exact or probes >= MOST_PROBES or _shift(found, noise) < MEAN_ERROR / 2:
             break
         reprobe(inside, 2 * probes)
+    seen = found.theta[found.weighted.heavy()]
+    inside.overlooked = overlooked(inside.terms, seen, kinds, inside.exactly)
     order = np.random.default_rng(seed).permutation(KEPT)
     inside.draws = found.theta[resampled(found.weighted.weights, KEPT, seed)[order]]
     return replace(found, node_error=inside.error**2, noise=None if inside.exact else noise)

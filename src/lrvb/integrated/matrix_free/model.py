@@ -42,11 +42,12 @@ class MatrixFree(Normal):
     """y = Xβ + Σ_t R_t z_t + ε; evidence by conjugate gradients and probes.
 
     `domain` and `surrogate` are made by `prepare`, `draws` are some of θ's in random order, `noise` tells
-    what the probes leave uncertain.
+    what the probes leave uncertain, `overlooked` of a part of the posterior far from all points.
     """
 
     domain: Domain
     surrogate: Surrogate
+    overlooked = False
 
     def __init__(
         self,
@@ -131,6 +132,12 @@ class MatrixFree(Normal):
         found = self.surrogate.at(zeta)
         value[ok] = self.outside(t, found.h, found.M).value - cost
         return value
+
+    def exactly(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points, each with h and M of its own."""
+        points = [self.evidence.at(zeta) for zeta in self.zeta(theta)]
+        h, M = np.array([point.h for point in points]), np.array([point.M for point in points])
+        return self.outside(theta, h, M).value
 
     def noise(self, theta: np.ndarray) -> np.ndarray:
         """What each probe alone would add to log p at n points, (n, P)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..mode import climb, differenced
+from ..mode import NoMode, climb, differenced
 from .evidence import Point
 from .location import Domain, locate
 from .model import MatrixFree
@@ -17,6 +17,7 @@ CORNER = 2.3  # sds of both axes, beside those
 SLOW = 1.3  # times as far as by curvature that the density reaches along an axis that is stretched
 REACHED = 1.2  # of the domain's reach, within which points count
 TRIES = 4
+MENDED = 8  # times
 
 
 def prepare(model: MatrixFree) -> np.ndarray:
@@ -30,7 +31,7 @@ def prepare(model: MatrixFree) -> np.ndarray:
         model.domain = Domain(_kinds(model), center, covariance)
         _explore(model)
         _join(model, shares)
-        mode, center, covariance = _settle(model)
+        mode, center, covariance = _settled(model, shares)
         moved = model.domain.distances(center[None])[0]
         new = Domain(_kinds(model), center, covariance)
         ratio = np.linalg.svd(np.linalg.solve(model.domain.axes, new.axes))[1]
@@ -206,6 +207,18 @@ def _near(model: MatrixFree) -> list[int]:
     zeta = np.array([point.zeta for point in model.points])
     radius = np.sqrt((model.domain.distances(zeta) ** 2).sum(1))
     return list(np.flatnonzero(radius <= REACHED * model.domain.reach))
+
+
+def _settled(model: MatrixFree, shares: Shares) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same, with more points where a polynomial through too few of them has no mode."""
+    for _ in range(MENDED):
+        try:
+            return _settle(model)
+        except NoMode as error:
+            zeta = model.domain.within(model.zeta(error.evidence["point"][None]))[0]
+            _keep(model, [model.evidence.at(zeta[0])])
+            _join(model, shares)
+    return _settle(model)
 
 
 def _settle(model: MatrixFree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

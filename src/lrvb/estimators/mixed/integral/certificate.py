@@ -246,6 +246,8 @@ class MixedCertificate:
             return f"{head}; {self._of_block(names)}."
         if not self.exact:
             return f"{head}: the sums over levels have not converged at some draws."
+        if self.unknown:
+            return f"{head}: {self.unknown}."
         poor = [name for name in names if self._of_draws(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
@@ -324,12 +326,26 @@ def certify(
         log_evidence=w.log_evidence,
         log_evidence_error=w.log_evidence_error,
         node_error=integral.node_error,
-        refused=int(np.isneginf(w.log_p).sum()),
+        refused=_refused(integral),
         probes=0 if integral.noise is None else integral.noise.shape[1],
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
         tail=pd.Series(np.where(bounded, -_LIMIT, np.clip(tail, -_LIMIT, _LIMIT)), index=labels),
     )
+
+
+def _refused(integral: Integral) -> int:
+    """Draws that count for nothing though they may have mass: beyond all others, in more than correlations.
+
+    A correlation that is one to ten digits has none.
+    """
+    nothing = np.isneginf(integral.weighted.log_p)
+    if integral.inside is None or nothing.all():
+        return int(nothing.sum())
+    theta = integral.theta[:, np.array(integral.inside.kinds) != "correlation"]
+    kept = theta[~nothing]
+    far = (theta[nothing] < kept.min(0)) | (theta[nothing] > kept.max(0))
+    return int(far.any(1).sum())
 
 
 def variational_certificate(why: str) -> MixedCertificate:

@@ -21,6 +21,7 @@ from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
+from ....integrated.origins import OVERLOOKED
 from ....integrated.scattered import Scattered
 from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
@@ -42,6 +43,8 @@ from .quantities import Quantities, quantities, sd_name
 from .statement import Statement, state
 
 Progress = Callable[[int, int], None]
+
+AT_ZERO = "Stated priors of correlated effects are of an intercept at x = 0: centre x if that is not meant."
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,8 @@ def integrate_model(
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
     why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
+    if isinstance(inside, MatrixFree) and inside.overlooked:
+        unknown = OVERLOOKED
     certificate = certify(integral, at, T, within_sds, found.labels, why, unknown)
     estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
@@ -144,18 +149,22 @@ def integrate_model(
 def _integrated(
     statement: Statement, seed: int, progress: Progress | None
 ) -> tuple[Statement, Integral]:
-    """Weighted draws of θ, and the statement whose θ it is: on other columns where these have no mode."""
+    """Weighted draws of θ, and the statement whose θ it is: another where this has no mode."""
     try:
         integral = _draws(statement.inside, seed, progress)
         if isinstance(statement.inside, Scattered):
             assert integral.inside is not None
             statement = statement._replace(inside=integral.inside)
         return statement, integral
-    except NoMode:
-        other = statement.on_columns_as_they_are()
-        if other is None:
-            raise
-        return other, _draws(other.inside, seed, progress)
+    except NoMode as error:
+        for other in statement.others():
+            try:
+                return other, _draws(other.inside, seed, progress)
+            except NoMode:
+                continue
+        if any(term.at_zero for term in statement.terms):
+            raise NoMode(f"{error} {AT_ZERO}", **error.evidence) from error
+        raise
 
 
 def _draws(inside: Normal | Inside, seed: int, progress: Progress | None) -> Integral:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.normal import Normal
 from ....integrated.penalties import Penalty
 from ....integrated.regression import Regression
+from ....integrated.slopes import Slopes
 from ....integrated.smoothed import Smoothed
 from ....integrated.terms import Spread, Term, split_by_size
 from ....likelihoods.dispersion import Dispersion, values_at
@@ -31,6 +33,7 @@ from ..priors.stated import MixedPriors, SpreadPrior
 
 DRAWN = 2560  # draws of θ at which a dense matrix is factorised
 DENSE = 2e7  # evaluations of a row's density that all of them may cost: about half a second
+MOST_DENSE = 6e8  # the same, where there is no other way
 
 
 class NoExactSums(LrvbError):
@@ -50,12 +53,31 @@ class Statement(NamedTuple):
     rows: Regression
     parameters: tuple[Dispersion, ...] = ()
 
-    def on_columns_as_they_are(self) -> Statement | None:
-        """The same block with θ in which an intercept's sd of zero is no spike; none where it never was."""
-        if not isinstance(self.inside, Block) or not any(term.spiked for term in self.terms):
-            return None
-        terms = tuple(replace(t, as_they_are=True) if t.spiked else t for t in self.terms)
-        return self._replace(inside=Block(self.rows, terms, self.inside.why), terms=terms)
+    def others(self) -> Iterator[Statement]:
+        """The same model said otherwise, for where this has no mode.
+
+        A dense matrix at every draw, where that ends in time; and θ in which an intercept's sd of zero is no
+        spike or ridge, where it is one.
+        """
+        inside, terms = self.inside, self.terms
+        if any(term.at_zero for term in terms):
+            terms = tuple(replace(t, as_they_are=True) if t.at_zero else t for t in terms)
+            other = self._replace(terms=terms)
+            if isinstance(inside, Block):
+                yield other._replace(inside=Block(self.rows, terms, inside.why))
+            elif isinstance(inside, Slopes):
+                yield other._replace(inside=inside.on(self.rows, terms))
+            elif isinstance(inside, Normal) and self._has_rows:
+                yield other._replace(inside=type(inside)(self.rows, terms, inside.residual))
+        if isinstance(inside, MatrixFree) and self._has_rows:
+            dense = Gaussian(self.rows, terms, inside.residual)
+            if dense.work * DRAWN <= MOST_DENSE:
+                yield self._replace(inside=dense, terms=terms)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether the rows are here, rather than sums of them."""
+        return isinstance(self.inside, Normal) and self.inside.n == len(self.rows.X)
 
     def dispersions(self, theta: np.ndarray) -> list[np.ndarray]:
         """The values of the response's own parameters (n,) each at n points of θ, by their labels."""
