@@ -179,11 +179,14 @@ class WhatIf:
             return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
-        prior = "another prior or " if self._sensitivity is None else ""
+            raise InvalidModel(
+                "What another prior or fewer rows would do is known for posteriors of lrvb.infer, "
+                "GaussianMixture and integrated MixedModels (factorization='blocked'); this one has no such "
+                "fit behind it."
+            )
         raise InvalidModel(
-            f"What {prior}fewer rows would do is known for posteriors of lrvb.infer, GaussianMixture and "
-            "integrated MixedModels (factorization='blocked'); this one has no such fit behind it."
-            + ("" if prior else " prior_sensitivity() says what another prior would do.")
+            f"What fewer rows would do is not known: {self._sensitivity.no_rows} prior_sensitivity() says "
+            "what another prior would do."
         )
 
     def _some(self, names: str | Iterable[str] | None) -> list[str]:
