@@ -44,6 +44,8 @@ def test_a_wide_posterior_is_that_of_matrices(monkeypatch, tmp_path):
     monkeypatch.setattr(wide, "WIDE_GLOBAL", 10)
     ours = lrvb.infer(Crossed(), data)
     assert isinstance(ours, lrvb.WidePosterior)
+    with pytest.raises(AttributeError, match="no 'influence', because no matrix of its"):
+        ours.influence()
     assert ours.converged
     names = ["a", "b[1]", "tau", "log(tau)"]
     assert list(ours.mean(names).index) == [f"a[{k}]" for k in range(5)] + names[1:]

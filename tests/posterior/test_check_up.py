@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_linnerud
 
 import lrvb
-from lrvb.posterior.check_up import BAD, GOOD, LOOK
+from lrvb.posterior.check_up import BAD, GOOD, LOOK, UNKNOWN
 from lrvb.posterior.prior_steps import asked, plain_step_changes
 from posterior.what_if_cases import Coefficients, Line, line
 
@@ -105,3 +105,12 @@ def test_a_fit_that_stopped_is_a_problem():
         ).check()
     assert not page.ok
     assert page.findings[0].what == "convergence"
+
+
+def test_what_a_file_does_not_tell_is_said(tmp_path):
+    """A posterior that was saved knows of no other prior and no fewer rows, and its page says so."""
+    lrvb.infer(Line(), line()).save(tmp_path / "line.lrvb")
+    page = lrvb.load(tmp_path / "line.lrvb").check()
+    found = {finding.what: finding for finding in page.findings}["priors, rows"]
+    assert found.state == UNKNOWN
+    assert "read from a file" in found.sentence

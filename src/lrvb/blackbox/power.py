@@ -50,6 +50,7 @@ class PowerSensitivity:
     values: np.ndarray = field(repr=False)
     power: float = 2.0
     verifies: str = "weights of the draws"
+    no_rows: str = "a log density is one number for all rows."
 
     def with_power(self, power: Any) -> PowerSensitivity:
         """The same with another step."""

@@ -41,6 +41,10 @@ class PriorQuestions(Protocol):
     """What a table of prior sensitivities asks."""
 
     @property
+    def no_rows(self) -> str:
+        """Why no rows can be left out, in a sentence; "" where they can."""
+
+    @property
     def verifies(self) -> str:
         """By what `refitted` has its answer, in words."""
 

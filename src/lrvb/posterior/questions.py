@@ -63,8 +63,8 @@ class WhatIf:
         down, that moves a mean most, as foretold from this fit; by more than half an sd the prior matters.
         `verify` fits so many hyperparameters anew at the whole steps: columns `verified` at `step`, and
         `verified_back` at `back`.
-        All hyperparameters together are one pass over the rows; of more than 30,000 rows 10,000 are drawn
-        to say how sds follow.
+        All hyperparameters together are one pass over the rows; of many rows 4000 are drawn to say how sds
+        follow.
 
         Of a model by its log density the hyperparameters are log₂ of the powers to which the prior, each
         site's prior and the likelihood are raised; the step leads to `power`, 2 unless it is given, and
@@ -179,11 +179,14 @@ class WhatIf:
             return self._sensitivity
         if self._sensitivity is None:
             self._require_engine("derivatives of its fit")
-        prior = "another prior or " if self._sensitivity is None else ""
+            raise InvalidModel(
+                "What another prior or fewer rows would do is known for posteriors of lrvb.infer, "
+                "GaussianMixture and integrated MixedModels (factorization='blocked'); this one has no such "
+                "fit behind it."
+            )
         raise InvalidModel(
-            f"What {prior}fewer rows would do is known for posteriors of lrvb.infer, GaussianMixture and "
-            "integrated MixedModels (factorization='blocked'); this one has no such fit behind it."
-            + ("" if prior else " prior_sensitivity() says what another prior would do.")
+            f"What fewer rows would do is not known: {self._sensitivity.no_rows} prior_sensitivity() says "
+            "what another prior would do."
         )
 
     def _some(self, names: str | Iterable[str] | None) -> list[str]:

@@ -108,6 +108,7 @@ class Sensitivity:
     hyperparameters: Callable[[], Sequence[Hyperparameter]] | None = None
     volume: float = 0.0
     verifies: str = "a refit"
+    no_rows: str = ""
 
     @property
     def fit(self) -> Fit:

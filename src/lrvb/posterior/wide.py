@@ -35,10 +35,24 @@ class WidePosterior:
     of a few, for draws and files.
     """
 
+    fit: Fit
+
     def __init__(self, fit: Fit):
         self.fit = fit
         labels = fit.alpha.names()
         self._index = {name: i for i, name in enumerate(labels) if name is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a `Posterior` answers, which this one does not."""
+        from .posterior import Posterior
+
+        if name.startswith("_") or not hasattr(Posterior, name):
+            raise AttributeError(f"A WidePosterior has no '{name}'.")
+        raise AttributeError(
+            f"A WidePosterior has no '{name}', because no matrix of its {len(self.fit.m):,} coordinates is "
+            "formed. It answers mean, sd, cov and summary; narrow([...]) gives a Posterior of a few "
+            "quantities, for draws and files."
+        )
 
     @property
     def names(self) -> list[str]:

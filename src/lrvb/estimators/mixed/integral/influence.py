@@ -329,7 +329,12 @@ def _errors(
 
 def sensitivity_of(found: IntegratedFit, priors: MixedPriors) -> PriorSensitivity:
     """What can be asked of a fit: rows too, where they are in memory and levels are summed exactly."""
-    exactly = found.certificate.method == IMPORTANCE
-    if isinstance(found.design, PartitionedDesign) or not exactly:
-        return PriorSensitivity(found, priors)
+    if isinstance(found.design, PartitionedDesign):
+        elsewhere = (
+            "the rows of this model are in parts elsewhere; fit their columns after compute()."
+        )
+        return PriorSensitivity(found, priors, no_rows=elsewhere)
+    if found.certificate.method != IMPORTANCE:
+        block = "the effects of this model are a Gaussian block, of which no rows are left out."
+        return PriorSensitivity(found, priors, no_rows=block)
     return MixedSensitivity(found, priors)

@@ -49,6 +49,7 @@ class PriorSensitivity:
     found: IntegratedFit
     priors: MixedPriors
     verifies: str = "a refit"
+    no_rows: str = ""
 
     @property
     def estimate(self) -> Any:
