@@ -29,6 +29,7 @@ SUSPECT = (
 LINE = np.array([5.0, 7.0, 10.0])  # sds out at which all rays are looked at
 COUNTS = np.log(0.01)  # of p·t² there, in units of the center's density: a normal's is e^−9
 EFFORT = 6  # steps of Newton's method that a point may take, by experience
+RAYS, SMALL = 8, 50  # rays that are followed in any case, up to so many dimensions
 NOTHING = 60.0  # of log p below the first point's
 
 
@@ -52,6 +53,7 @@ def missed_on_slopes(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarra
     )
     heavy[begin <= FIRST] = 0.0
     most = affordable(kernel, EFFORT * (2 * kernel.size + 1) * POINTS)
+    most = max(most, RAYS) if kernel.size <= SMALL else most
     chosen = [r for r in np.argsort(-heavy)[:most] if heavy[r] > 0]
     missed = np.zeros(g.shape[1])
     if not chosen:
@@ -60,15 +62,28 @@ def missed_on_slopes(kernel: Kernel, values: Values, x: np.ndarray, g: np.ndarra
     tries = away[..., None] * starts[:, None, chosen] / NEAR
     here = ridges.some(np.array(chosen))
     best = np.argmax(here.at(tries)[0], axis=0)
-    path, log_p = laplace(here, np.take_along_axis(tries, best[None, ..., None], axis=0)[0])
+    u = np.take_along_axis(tries, best[None, ..., None], axis=0)[0]
+    edges = np.stack([begin, half, outer])[:, chosen]
+    shares = -np.diff((t[:, None, chosen] > edges).mean(axis=0), axis=0)
+    near = (
+        int((away <= edges[2]).sum(axis=0).max()) + 2
+    )  # what these do not settle is followed no farther
+    log_p = laplace(here, u[:near])[1]
+    known = [
+        k
+        for k in range(len(chosen))
+        if _constant(away[:near, k], log_p[:, k], edges[:, k], shares[:, k]) > 0
+    ]
+    here, u, away = here.some(np.array(known, dtype=int)), u[:, known], away[:, known]
+    if not known:
+        return missed
+    path, log_p = laplace(here, u)
     moved = np.linalg.norm(np.diff(path, axis=0), axis=-1)
     log_p[1:][moved > JUMP[0] * np.diff(away, axis=0) + JUMP[1]] = np.nan
-    for k, r in enumerate(chosen):
-        edges = np.array([begin[r], half[r], outer[r]])
-        shares = -np.diff((t[:, r, None] > edges).mean(axis=0))
+    for k, ray in enumerate(known):
         found = values(here.points(path[:, k]))
-        squares = _beyond(away[:, k], log_p[:, k], found, mean, edges, shares)
-        missed = np.maximum(missed, squares / variance - drawn[r])
+        squares = _beyond(away[:, k], log_p[:, k], found, mean, edges[:, ray], shares[:, ray])
+        missed = np.maximum(missed, squares / variance - drawn[chosen[ray]])
     return np.where(g.var(axis=0) > 0, missed, 0.0)
 
 
@@ -78,6 +93,24 @@ def _on_the_line(ridges: Ridges, starts: np.ndarray) -> np.ndarray:
     top = ridges.at(np.zeros((1, *starts.shape[1:])))[0][0]
     found = ridges.at(ways)[0].max(axis=1) - top + 2 * np.log(LINE)[:, None]
     return np.minimum(np.nan_to_num(found.max(axis=0), nan=-np.inf), 0.0)
+
+
+def _constant(t: np.ndarray, log_p: np.ndarray, edges: np.ndarray, shares: np.ndarray) -> float:
+    """What p in units of the first point's is times, by log p (m,) at t (m,); zero where it does not fit.
+
+    p has the `shares` (2,) between three edges together, and nearly so each.
+    """
+    with np.errstate(invalid="ignore"):
+        known = log_p > log_p[0] - NOTHING
+    m = len(t) if known.all() else int(np.argmin(known))
+    if m < 3 or t[m - 1] <= edges[2]:
+        return 0.0
+    curve = PchipInterpolator(np.log(t[:m]), log_p[:m] - log_p[0])
+    parts = [np.geomspace(a, b, FINE) for a, b in itertools.pairwise(edges)]
+    first, second = (np.trapezoid(np.exp(curve(np.log(part))), part) for part in parts)
+    if not np.abs(np.log(second / first * shares[0] / shares[1])) <= ALIKE:
+        return 0.0
+    return float(shares.sum() / (first + second))
 
 
 def _beyond(
@@ -90,19 +123,16 @@ def _beyond(
 ) -> np.ndarray:
     """∫(g − mean)² p beyond the last of three edges, by log p (m,) and g (m, q) at t (m,); (q,).
 
-    p has the `shares` (2,) between the edges together, and nearly so each. As far as all is known; zero where
-    that is not beyond.
+    As far as both are known; zero where that is not beyond, or where no constant fits.
     """
+    log_p = np.where(np.isfinite(g).all(axis=1), log_p, np.nan)
+    constant = _constant(t, log_p, edges, shares)
+    if not constant:
+        return np.zeros(g.shape[1])
     with np.errstate(invalid="ignore"):
-        known = (log_p > log_p[0] - NOTHING) & np.isfinite(g).all(axis=1)
+        known = log_p > log_p[0] - NOTHING
     m = len(t) if known.all() else int(np.argmin(known))
-    if m < 3 or t[m - 1] <= edges[2]:
-        return np.zeros(g.shape[1])
-    curve = PchipInterpolator(np.log(t[:m]), log_p[:m] - log_p[0])
-    parts = [np.geomspace(a, b, FINE) for a, b in itertools.pairwise([*edges, t[m - 1]])]
-    p = [np.exp(curve(np.log(part))) for part in parts]
-    mass = np.array([np.trapezoid(p[k], parts[k]) for k in (0, 1)])
-    if not np.abs(np.log(mass[1] / mass[0] * shares[0] / shares[1])) <= ALIKE:
-        return np.zeros(g.shape[1])
-    square = (PchipInterpolator(t[:m], g[:m])(parts[2]) - mean) ** 2
-    return np.trapezoid(p[2][:, None] * square, parts[2], axis=0) * shares.sum() / mass.sum()
+    beyond = np.geomspace(edges[2], t[m - 1], FINE)
+    p = np.exp(PchipInterpolator(np.log(t[:m]), log_p[:m] - log_p[0])(np.log(beyond)))
+    square = (PchipInterpolator(t[:m], g[:m])(beyond) - mean) ** 2
+    return constant * np.trapezoid(p[:, None] * square, beyond, axis=0)
