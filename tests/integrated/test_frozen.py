@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -64,6 +65,26 @@ def test_frozen_sums_are_those_of_the_rows(family, slopes):
     _, g, h = inside.derivatives(theta[0])
     assert_allclose(gradient, g, atol=1e-3 * np.sqrt(np.abs(np.diag(h))).max() + 1e-3)
     assert_allclose(H, h, atol=2e-3 * np.abs(h).max())
+
+
+def test_far_out_where_polynomials_leave_double_precision_there_is_no_density():
+    """x is no column of the levels: far out its polynomials are of either sign and any size."""
+    inside, center = made("shaped", False)
+    inside._learn(center[None])
+    frozen = Frozen(inside, center, np.full(len(center), 0.02))
+    far = center + np.multiply.outer([30.0, -30.0, 300.0, -300.0], np.eye(len(center))[1])
+    parts = [P for _, _, P in _quietly(frozen, far)]
+    assert np.isinf(np.concatenate(parts)).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = frozen.log_density(np.concatenate([center[None], far]))
+    assert np.isfinite(found[0])
+    assert (found[1:] < found[0]).all()
+
+
+def _quietly(frozen: Frozen, theta: np.ndarray):
+    with np.errstate(over="ignore"):
+        return list(frozen._run(theta))
 
 
 def test_coefficients_of_the_levels_columns_need_no_rows():

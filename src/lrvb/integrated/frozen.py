@@ -108,13 +108,16 @@ class Frozen:
         return self.inside.kinds
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points (n, d), (n,)."""
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an integrand has left its nodes, or is not known.
+
+        So far out polynomials may be of any size, infinite too.
+        """
         value = self._constant(theta)
         counts, one = self.inside.groups.counts, np.ones(self.K)
-        with np.errstate(divide="ignore"):  # −∞ where a group's integrand has left its nodes
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             for at, groups, P in self._run(theta):
                 value[at] += np.log(P @ one) @ counts[groups]
-        return value
+        return np.where(value < np.inf, value, -np.inf)
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one point, by differences over an eighth of `spread`."""
