@@ -62,7 +62,7 @@ def test_a_sample_of_rows_says_how_sds_follow():
     """All rows taken, it is the same number; a quarter of them has what a quarter can tell.
 
     Of 150 rows a mean over rows is known to 1/√150 = 8 % of their spread; three of those are let pass.
-    They are weighted anew to have the count and the score of all rows, to rounding.
+    They are weighted anew to have count, score and curvature along given directions of all rows, to rounding.
     """
     case = next(case for case in CASES if case.name == "NormalPoisson-tilted")
     rng = np.random.default_rng(0)
@@ -77,12 +77,16 @@ def test_a_sample_of_rows_says_how_sds_follow():
     assert_allclose(same, exact, rtol=1e-12)
     assert np.abs(some - exact).max() < 0.25 * np.abs(exact).max()
     assert not np.array_equal(some, exact)
-    stood = _standing_for_all(response, thinned(response.fit, 150))
+    S = of[:1]
+    stood = _standing_for_all(response, thinned(response.fit, 150), S)
     weights = stood.problem.rows.weights
     assert_allclose(weights.sum(), 600, rtol=1e-9)
-    whole = np.concatenate(list(row_scores(response.fit)))
+    each, whole = (
+        np.concatenate(list(fit.bound().curvatures(fit.m, S))) for fit in (stood, response.fit)
+    )
+    assert_allclose(weights @ each, whole.sum(0), atol=1e-6 * np.abs(whole).sum(0).max())
     score = weights @ np.concatenate(list(row_scores(stood)))
-    assert_allclose(score, whole.sum(0), atol=1e-6 * np.abs(whole).sum(0).max())
+    assert_allclose(score, (weights @ each)[: len(score)], rtol=1e-9, atol=1e-9)
 
 
 def test_a_number_that_only_rows_read_is_followed():

@@ -191,7 +191,7 @@ def test_dates_and_complex_numbers() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (3, "The data are a int; give a pandas or polars DataFrame"),
+        (3, "The data are an int; give a pandas or polars DataFrame"),
         (pl.DataFrame({"y": [1.0]}).lazy(), "call .collect() on it first"),
         ({"y": [1.0, 2.0], "x": [1.0]}, "Column 'x' has 1 rows but 'y' has 2"),
         (
