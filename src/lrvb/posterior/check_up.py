@@ -194,13 +194,14 @@ def _robust(sensitivity: RowQuestions, names: list[str], at: np.ndarray, by: Any
     """Larger sds are told first: they are where the posterior promises too much."""
     robust = robust_sds(sensitivity, names, at, by[0], VERIFIED).to_numpy()
     sd = sensitivity.sd[at]
+    what = "Rows" if by[0] is None else "Levels"
     larger = robust > DIFFERENT * sd
     if larger.any():
         said = beside(
             [n for n, far in zip(names, larger, strict=True) if far], robust[larger], sd[larger]
         )
-        return Finding(LOOK, "robust sds", f"Rows vary more than the model says. {said}")
+        return Finding(LOOK, "robust sds", f"{what} vary more than the model says. {said}")
     said = beside(names, robust, sd)
     if (robust < sd / DIFFERENT).any():
-        said = f"Rows vary less than the model says, or a prior tells more. {said}"
+        said = f"{what} vary less than the model says, or a prior tells more. {said}"
     return Finding(GOOD, "robust sds", said)

@@ -68,7 +68,7 @@ class Predictive:
         Convergence, verdicts, priors; of an integrated model the groups (of `by`, as in `influence`, or of
         the factor with the fewest) without which a mean would move, and robust sds beside the posterior's;
         and whether data replicated from the model are like those observed in mean, sd, share of zeros and
-        largest value.
+        largest value (of ordered categories, numbered from 1, in mean and sd).
         """
         posterior, design = self._fitted(), self._design()
         integrated = isinstance(posterior._sensitivity, MixedSensitivity)

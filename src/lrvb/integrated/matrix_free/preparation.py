@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ..mode import NoMode, climb, differenced
 from .evidence import Point
@@ -18,6 +19,7 @@ SLOW = 1.3  # times as far as by curvature that the density reaches along an axi
 REACHED = 1.2  # of the domain's reach, within which points count
 TRIES = 4
 MENDED = 8  # times
+LEAST = 1e-6  # of the mean level's sum of squares that one counts with at least
 
 
 def prepare(model: MatrixFree) -> np.ndarray:
@@ -71,8 +73,11 @@ def start(model: MatrixFree) -> np.ndarray:
     a = np.r_[-np.linalg.lstsq(sums.TT[:p, :p], sums.TT[:p, p], rcond=None)[0], 1.0]
     total = float(a @ sums.TT @ a)
     parts: dict[int, np.ndarray] = {}
-    sizes = [np.maximum(np.diagonal(D, axis1=1, axis2=2), 1e-300) for D in sums.D]
-    squares = [((t @ a) ** 2 / size).sum(0) for t, size in zip(sums.t, sizes, strict=True)]
+    roots = _roots(model)
+    sizes = [_own(D, W) for D, W in zip(sums.D, roots, strict=True)]
+    sizes = [np.maximum(size, LEAST * size.mean(0) + 1e-300) for size in sizes]
+    both = zip(sums.t, roots, sizes, strict=True)
+    squares = [((t @ a @ W) ** 2 / size).sum(0) for t, W, size in both]
     left = total - sum(float(square[0]) for square in squares)
     within = max(left / max(1, sums.n - sum(sums.levels)), 0.05 * total / sums.n)
     for terms, size, square in zip(model.evidence.factors, sizes, squares, strict=True):
@@ -173,18 +178,31 @@ def _sizes(model: MatrixFree, zeta: np.ndarray) -> list[np.ndarray]:
 def _information(model: MatrixFree, zeta: np.ndarray) -> np.ndarray:
     """About what a term's levels tell of each ζ, as if its factor were alone, (D,)."""
     found: dict[int, np.ndarray] = {}
-    Lambda = model.evidence.precisions(zeta)
-    for f, terms in enumerate(model.evidence.factors):
+    precisions = model.evidence.precisions(zeta)
+    whole = zip(model.evidence.factors, model.sums.D, precisions, _roots(model), strict=True)
+    for terms, D, Lambda, W in whole:
+        sizes, prior = _own(D, W), _own(Lambda, W)
         at = 0
         for t in terms:
             q = model.big[t].q
-            size = np.diagonal(model.sums.D[f], axis1=1, axis2=2)[:, at : at + q]
-            share = size / (size + np.diag(Lambda[f])[at : at + q])
+            size = sizes[:, at : at + q]
+            share = size / (size + prior[at : at + q])
             sds = 2 * (share**2).sum(0) - 2 * share.sum(0) ** 2 / model.n
             i, j = np.tril_indices(q, -1)
             found[t] = np.r_[sds, (share[:, i] * share[:, j]).sum(0)]
             at += q
     return np.concatenate([found[t] for t in range(len(model.big))])
+
+
+def _roots(model: MatrixFree) -> list[np.ndarray]:
+    """M⁻¹ of each factor: from the coefficients whose covariance θ states to those of the columns."""
+    factors = model.evidence.factors
+    return [np.linalg.inv(block_diag(*(model.big[t].basis for t in terms))) for terms in factors]
+
+
+def _own(D: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """The diagonal of WᵀDW, (..., q)."""
+    return np.maximum(np.einsum("ai,...ab,bi->...i", W, D, W), 0.0)
 
 
 def _keep(model: MatrixFree, points: list[Point]) -> None:

@@ -21,6 +21,7 @@ from .evidence import Point
 STEP = 1e-5  # of differences of shares in ζ
 SPARE = 1.6  # equations for every unknown
 DEGREES = {1: 8, 2: 6, 3: 4}  # at most, of so many variables; of more, 3
+BEYOND = 3.0  # times as far from the center as any point, where a polynomial ends
 
 
 class Values(NamedTuple):
@@ -41,9 +42,8 @@ class Shares:
     def of(self, zeta: np.ndarray) -> np.ndarray:
         """Shares' upper triangles at n points (n, D), (n, D)."""
         found = []
-        for term, W in zip(self.terms, self._relative(zeta), strict=True):
-            eye = np.eye(term.q)
-            R = eye - np.linalg.inv(eye + W)
+        for term, (sizes, U) in zip(self.terms, self._relative(zeta), strict=True):
+            R = (U * (sizes / (1 + sizes))[:, None, :]) @ U.swapaxes(1, 2)
             i, j = np.triu_indices(term.q)
             found.append(R[:, i, j])
         return np.concatenate(found, axis=1)
@@ -51,19 +51,23 @@ class Shares:
     def log_sizes(self, zeta: np.ndarray) -> np.ndarray:
         """Σ G log |I + W| at n points, (n,)."""
         both = zip(self.terms, self._relative(zeta), strict=True)
-        sizes = [term.levels * np.linalg.slogdet(np.eye(term.q) + W)[1] for term, W in both]
-        return np.sum(sizes, axis=0)
+        return np.sum([term.levels * np.log1p(sizes).sum(1) for term, (sizes, _) in both], axis=0)
 
-    def _relative(self, zeta: np.ndarray) -> list[np.ndarray]:
+    def _relative(self, zeta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Eigenvalues (n, q) and vectors (n, q, q) of each term's W: I + W may have no inverse."""
         parts = split_by_size(zeta, self.terms)
         made = []
         for term, part, N in zip(self.terms, parts, self.roots, strict=True):
-            made.append(N.T @ term.spread(part).covariance @ N)
+            sizes, U = np.linalg.eigh(N.T @ term.spread(part).covariance @ N)
+            made.append((np.maximum(sizes, 0.0), U))
         return made
 
 
 class Surrogate:
-    """The polynomial of highest degree that points with weights (k,) determine with room to spare."""
+    """The polynomial of highest degree that points with weights (k,) determine with room to spare.
+
+    Where shares are far beyond those of all points it is what it is at that border.
+    """
 
     def __init__(
         self, shares: Shares, points: Sequence[Point], center: np.ndarray, weights: np.ndarray
@@ -119,7 +123,7 @@ class Surrogate:
         return found
 
     def _basis(self, zeta: np.ndarray) -> np.ndarray:
-        u = (self.shares.of(zeta) - self.center) / self.scale
+        u = np.clip((self.shares.of(zeta) - self.center) / self.scale, -BEYOND, BEYOND)
         powers = np.ones((self.degree + 1, *u.shape))
         for k in range(1, self.degree + 1):
             powers[k] = powers[k - 1] * u

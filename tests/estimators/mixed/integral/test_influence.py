@@ -282,6 +282,16 @@ def test_replicated_data_tell_of_overdispersion():
     assert "(p < 0.005). Compare with family='negbinomial'" in found["predictive check"].sentence
 
 
+def test_ordered_categories_are_replicated_as_categories():
+    """They are numbered from 1: no row is a zero, and the largest is the last category."""
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"g": np.repeat(np.arange(8), 10)})
+    data["y"] = rng.integers(1, 4, 80)
+    page = lrvb.MixedModel("y ~ 1 + (1|g)", "cumulative").fit(data).check()
+    said = {finding.what: finding.sentence for finding in page.findings}["predictive check"]
+    assert "alike in mean category, sd of the categories;" in said
+
+
 @pytest.mark.skipif(not CASES.exists(), reason="the stored cases are not here")
 def test_groups_of_a_stored_case_against_refits():
     """Every batch of dyestuff2: the quantity that moves most, to 5 % of its change by a refit."""

@@ -272,7 +272,7 @@ def test_a_lost_worker_changes_no_levels(tmp_path):
 def test_other_responses_are_gathered_while_they_are_few(data, monkeypatch):
     counts = data.dropna().assign(n=lambda d: np.rint(np.abs(d.o)))
     model = lrvb.MixedModel("n ~ 1 + (1|h)", family="poisson")
-    with pytest.warns(lrvb.RowsGathered, match="898 rows"):
+    with pytest.warns(lrvb.RowsGathered, match="898 rows, which are few, were brought"):
         there = model.fit(frame(counts)).summary()
     assert_allclose(there[NUMBERS], model.fit(counts).summary()[NUMBERS])
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)

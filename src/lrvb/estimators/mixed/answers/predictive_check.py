@@ -29,7 +29,8 @@ WIDER = {  # families whose rows vary more, or are zero more often
 def predictive_finding(design: Design, draw: Callable[[int], JointDraws]) -> Finding:
     """Mean, sd, share of zeros and largest value of replicated data, with levels as they are drawn.
 
-    `draw` gives so many joint draws. A statistic is strange if fewer than 1 % of the replications are as
+    Of ordered categories, which are numbered from 1, the mean and the sd of their numbers. `draw` gives so
+    many joint draws. A statistic is strange if fewer than 1 % of the replications are as
     far out.
     """
     n = int(np.clip(CELLS / design.n, FEWEST, DRAWS))
@@ -65,6 +66,8 @@ def _statistics(design: Design) -> dict[str, Callable[[np.ndarray], float]]:
     single = design.trials is None or bool(np.all(design.trials == 1))
     if design.family.binary or (design.family.name == "binomial" and single):
         return found
+    if design.family.categorical:
+        return {"mean category": found["mean"], "sd of the categories": lambda y: float(y.std())}
     found["sd"] = lambda y: float(y.std())
     if design.family.discrete:
         found["share of zeros"] = lambda y: float((y == 0).mean())

@@ -29,11 +29,12 @@ from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
 
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
-STAYING = (
-    "rows of a gaussian response, and of counts or zeros and ones in one factor or in two that are nested "
-    "(factorization='blocked'),"
-)
 FEW = APART  # rows that are, where sums of levels would do
+STAYING = (
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts or zeros and ones in one "
+    "factor or in two that are nested, and of Poisson counts in two that are crossed "
+    "(factorization='blocked')"
+)
 
 
 def build_partitioned(
@@ -77,14 +78,19 @@ def _gather(
     if found.rows > GATHERED:
         raise InvalidModel(
             f"This model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so from "
-            f"Dask's partitions, where {STAYING} stay: call .compute() if the rows fit into memory, or fit a "
+            f"Dask's partitions, where {STAYING}: call .compute() if the rows fit into memory, or fit a "
             "sample of the levels.",
             rows=found.rows,
         )
+    few = found.rows <= FEW and not family.quadratic
+    why = (
+        f"{found.rows:,} rows, which are few,"
+        if few
+        else f"This model needs all {found.rows:,} rows together, so they"
+    )
     warnings.warn(
         RowsGathered(
-            f"This model needs all {found.rows:,} rows together, so they were brought here from Dask's "
-            f"partitions, where {STAYING} stay.",
+            f"{why} were brought here from Dask's partitions, where {STAYING}.",
             rows=found.rows,
         ),
         stacklevel=5,

@@ -1,0 +1,43 @@
+"""Where the search for the posterior starts, and where a polynomial through points ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.testing import assert_allclose
+
+from integrated.matrix_free.crossing import RESIDUAL, rows_and_terms
+from lrvb.integrated.matrix_free.model import MatrixFree
+from lrvb.integrated.matrix_free.preparation import _information, _sizes, start
+from lrvb.integrated.matrix_free.surrogate import Shares, Surrogate
+
+
+def test_it_starts_where_x_may_be_counted_from_anywhere() -> None:
+    """θ is of a level at x̄ and of its slope, which do not change if x has another origin."""
+    rows, terms = rows_and_terms("slopes")
+    found = []
+    for origin in (np.zeros(2), np.array([0.0, 100.0])):
+        there = [replace(t, R=t.R + origin) if t.q == 2 else t for t in terms]
+        model = MatrixFree(replace(rows, X=rows.X + origin), there, RESIDUAL)
+        zeta = start(model)
+        found.append(np.r_[zeta, _information(model, zeta)])
+    assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_polynomial_ends_beyond_its_points() -> None:
+    """All that is not the part of h in closed form is the same, however large sds are."""
+    rows, terms = rows_and_terms("crossed")
+    model = MatrixFree(rows, terms, RESIDUAL)
+    center = np.array([-2.0, -2.5])
+    moves = 0.1 * np.array([[0, 0], [1, 0], [0, 1], [-1, 0], [0, -1], [1, 1], [-1, -1]])
+    points = [model.evidence.at(center + move) for move in moves]
+    shares = Shares(model.big, _sizes(model, center))
+    surrogate = Surrogate(shares, points, center, np.ones(len(points)))
+    far = center + np.array([[3.0, 3.0], [9.0, 6.0]])
+    found = surrogate.at(far)
+    smooth = found.h - shares.log_sizes(far)
+    assert_allclose(smooth[1], smooth[0], rtol=1e-9)
+    assert_allclose(found.M[1], found.M[0], rtol=1e-9)
+    near = surrogate.at(center + moves)
+    assert_allclose(near.h, [point.h for point in points], atol=1e-3)
