@@ -32,7 +32,8 @@ def conditional_mode(
         fraction = 1.0
         while True:
             new = derivatives(np.r_[beta + fraction * step, u])
-            if new[0] > value or gain < _SMALL or fraction < 1e-3:
+            small = gain < _SMALL or fraction < 1e-3
+            if (new[0] > value or small) and all(np.isfinite(part).all() for part in new):
                 break
             fraction /= 2
         beta = beta + fraction * step
