@@ -30,9 +30,10 @@ class Path:
     density's; without it `mode` and its Hessian are the joint density's. A `straight` path has b linear
     in u and one L, by the joint Hessian alone.
 
-    owner (p,) tells which of θ is the logarithm of a coefficient's own sd, −1 of none: b and L are joined in
-    units of it, and no such path is straight. As it vanishes they go to 0 and 1 whatever else u is, where
-    what another axis changes would be too much to add.
+    owner (p,) tells which of θ is the logarithm of a coefficient's own sd σ, −1 of none: b and L are joined in
+    units of σ/√(1 + σ²/σ̂²), σ̂ the mode's, and no such path is straight. As σ vanishes they go to 0 and 1
+    whatever else u is, where what another axis changes would be too much to add; as it grows the data
+    settle them, in units of their own.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Path:
         L = np.zeros((len(x), p, p))
         L[:, self.triangle[0], self.triangle[1]] = entries
         beta = curve[:, :p] + np.einsum("nij,nj->ni", L, x[:, :p])
-        beta[:, self.owned] *= np.exp(u[:, self.owner])
+        beta[:, self.owned] *= np.exp(self._log_units(u))
         return np.concatenate([beta, u], axis=1)
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
@@ -99,7 +100,7 @@ class Path:
     def log_volume(self, u: np.ndarray) -> np.ndarray:
         """log |∂θ/∂x| at n bent points (n, d − p), (n,)."""
         log_diagonal = self._curve(u)[:, self.p :][:, self.diagonal]
-        own = self.bend.natural(u)[:, self.owner]
+        own = self._log_units(self.bend.natural(u))
         return self.bend.log_jacobian(u) + log_diagonal.sum(1) + own.sum(1)
 
     def _curve(self, u: np.ndarray) -> np.ndarray:
@@ -133,10 +134,15 @@ class Path:
         return np.r_[mode.x / size, self._entries(mode.hessian, size)]
 
     def _sizes(self, move: np.ndarray) -> np.ndarray:
-        """The units of coefficients at û + move: their own sds, 1 of those that have none, (p,)."""
+        """The units of coefficients at û + move, 1 of those that have no sd of their own, (p,)."""
         size = np.ones(self.p)
-        size[self.owned] = np.exp(self.bend.natural(self.center + move)[self.owner])
+        size[self.owned] = np.exp(self._log_units(self.bend.natural(self.center + move)))
         return size
+
+    def _log_units(self, u: np.ndarray) -> np.ndarray:
+        """Logarithms of the units of the coefficients that have an sd of their own, at u (..., d − p)."""
+        own, at_mode = u[..., self.owner], self.theta[self.p :][self.owner]
+        return own - 0.5 * np.logaddexp(0.0, 2 * (own - at_mode))
 
     def _entries(self, H: np.ndarray, size: np.ndarray) -> np.ndarray:
         """L's lower triangle in these units, logarithms on its diagonal, from β's Hessian."""

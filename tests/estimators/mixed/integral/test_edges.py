@@ -99,14 +99,13 @@ def test_what_is_trusted_is_what_a_grid_says(family, case):
 
 
 def test_crossed_counts_whose_far_conditional_modes_overflow():
-    """A step to infinite counts is halved; what the draws do not settle is not trusted."""
+    """A step to infinite counts is halved. Sums on a grid have these means and sds."""
     rng = np.random.default_rng([2, 1, 99])
     g, h = np.repeat(np.arange(20), 8), np.tile(np.repeat(np.arange(4), 2), 20)
     eta = 0.4 + 0.8 * rng.normal(size=20)[g] + 0.8 * rng.normal(size=4)[h]
     fit = lrvb.MixedModel("y ~ 1 + (1|g) + (1|h)", "poisson")
     table = fit.fit({"y": rng.poisson(np.exp(eta)), "g": g, "h": h}).summary()
-    assert np.isfinite(table[["mean", "sd"]].to_numpy(float)).all()
     for name, mean, sd in (("Intercept", -0.037, 0.978), ("sd[1|h]", 1.70, 0.90)):
         row = table.loc[name]
-        near = abs(row["mean"] - mean) < 0.1 * sd and abs(row["sd"] / sd - 1) < 0.1
-        assert near or row["verdict"] != "trust", name
+        assert abs(row["mean"] - mean) < 0.1 * sd, name
+        assert abs(row["sd"] / sd - 1) < 0.05, name
