@@ -30,8 +30,8 @@ class Path:
     density's; without it `mode` and its Hessian are the joint density's. A `straight` path has b linear
     in u and one L, by the joint Hessian alone.
 
-    owner (p,) tells which of θ is the logarithm of a coefficient's own sd σ, −1 of none: b and L are joined in
-    units of σ/√(1 + σ²/σ̂²), σ̂ the mode's, and no such path is straight. As σ vanishes they go to 0 and 1
+    owner (p,) tells which of θ is the logarithm of a coefficient's own sd σ, −1 of none: b and L are joined
+    in units of σ/√(1 + σ²/σ̂²), σ̂ the mode's, and no such path is straight. As σ vanishes they go to 0 and 1
     whatever else u is, where what another axis changes would be too much to add; as it grows the data
     settle them, in units of their own.
     """
