@@ -130,8 +130,7 @@ def _drawn(
     nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
-    owner = inside.owner if isinstance(inside, Crossed) else None
-    path = Path(density, mode, hessian, straight, owner)
+    path = Path(density, mode, hessian, straight=straight)
     if few:
         few_probes = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
