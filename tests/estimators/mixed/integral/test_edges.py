@@ -98,8 +98,8 @@ def test_what_is_trusted_is_what_a_grid_says(family, case):
             assert abs(row["sd"] / sd - 1) < 0.05 * wide, name
 
 
-def test_crossed_counts_whose_far_conditional_modes_overflow():
-    """A step to infinite counts is halved. Sums on a grid have these means and sds."""
+def test_counts_in_few_crossed_levels():
+    """Sums on a grid have these means and sds."""
     rng = np.random.default_rng([2, 1, 99])
     g, h = np.repeat(np.arange(20), 8), np.tile(np.repeat(np.arange(4), 2), 20)
     eta = 0.4 + 0.8 * rng.normal(size=20)[g] + 0.8 * rng.normal(size=4)[h]
