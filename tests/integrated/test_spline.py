@@ -16,3 +16,4 @@ def test_splines_are_scipys_natural_ones():
     x = np.linspace(-3, 3, 41)
     assert_allclose(ours(x), theirs(x), atol=1e-13)
     assert_allclose(ours.slope(x), theirs(x, 1), atol=1e-12)
+    assert_allclose(ours.second(x), theirs(x, 2), atol=1e-12)

@@ -60,3 +60,13 @@ class Bend:
         log_phi = -(b**2) / 2 - np.log(2 * np.pi) / 2
         slope[..., self.bent] = self.factor * np.exp(log_phi - log_ndtr(b) - log_ndtr(-b))
         return slope
+
+    def derivatives(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivatives of log |∂θ/∂x| by each axis, of the shape of x."""
+        first, second = np.zeros((2, *np.shape(x)))
+        b = np.asarray(x)[..., self.bent]
+        log_phi = -(b**2) / 2 - np.log(2 * np.pi) / 2
+        below, above = np.exp(log_phi - log_ndtr(b)), np.exp(log_phi - log_ndtr(-b))
+        first[..., self.bent] = above - below - b
+        second[..., self.bent] = below * (below + b) + above * (above - b) - 1
+        return first, second

@@ -54,6 +54,11 @@ class Crossed:
         return [*self.levels.kinds[: self.p], "log", *self.levels.kinds[self.p :]]
 
     @property
+    def owner(self) -> np.ndarray:
+        """Which of θ is the log sd of each coefficient, (p,): the small factor's levels have one; else −1."""
+        return np.where(np.arange(self.p) < self.fixed, -1, self.p)
+
+    @property
     def fewest(self) -> int:
         """Levels of the smallest factor."""
         return self.small.levels

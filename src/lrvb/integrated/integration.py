@@ -19,7 +19,7 @@ from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
-from .mode import Mode, NoMode, climb, differenced
+from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
 from .nested_sums import TooManyNodes
 from .origins import spread_over
@@ -106,6 +106,8 @@ def _drawn(
             return climb_finer(inside, theta, longest), None
         marginal = Marginal(inside, theta[:p])
         found = climb(marginal, theta[p:], differenced(marginal, 1e-2), 1.0, 1e-2)
+        found = steadied(marginal, found)
+        marginal(found.x[None])  # whose β is there again
         H = np.zeros((len(theta), len(theta)))
         H[p:, p:] = found.hessian
         return Mode(np.r_[marginal.beta, found.x], found.value, H), found.hessian
@@ -130,7 +132,8 @@ def _drawn(
     nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
-    path = Path(density, mode, hessian, straight=straight)
+    owner = inside.owner if isinstance(inside, Crossed) else None
+    path = Path(density, mode, hessian, straight, owner)
     if few:
         few_probes = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:

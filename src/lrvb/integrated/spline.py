@@ -31,6 +31,11 @@ class Spline:
         bent = ((3 * b**2 - 1) * M[i + 1] - (3 * a**2 - 1) * M[i]) * h / 6
         return (f[i + 1] - f[i]) / h + bent
 
+    def second(self, x: np.ndarray) -> np.ndarray:
+        """f″ at n points between the knots, (n, k)."""
+        i, a, b = self._cell(x)
+        return a * self.M[i] + b * self.M[i + 1]
+
     def _cell(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The interval of each point, and its distances to both knots in units of h, (n, 1)."""
         i = np.clip(((x - self.knots[0]) / self.h).astype(int), 0, len(self.knots) - 2)
