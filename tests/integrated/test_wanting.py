@@ -65,3 +65,15 @@ def test_shares_of_variances_have_mean_one():
     assert_allclose(found.weights @ shares, 1.0, rtol=1e-12)
     assert_allclose(shares, in_variances(found.x, found.weights), rtol=1e-12)
     assert not in_variances(np.ones((len(found.x), 1)), found.weights).any()
+
+
+def test_a_tail_of_next_to_nothing_decides_no_sd():
+    """Pareto values of index 0.65 beside a constant that outweighs them: samples have one mean."""
+    rng = np.random.default_rng(0)
+    raw = np.full(2000, 1 / 2000)
+    value = rng.pareto(1 / 0.65, size=(2000, 40))
+    assert (tails_of(raw, value) > TAIL).mean() > 0.7
+    assert (tails_of(raw, 50 + value) == -np.inf).all()
+    spread = (50 + value).mean(0).std() / 50
+    assert spread < 0.02
+    assert (tails_of(raw, 50 + rng.pareto(1 / 2.5, size=(2000, 40))) > 1).all()

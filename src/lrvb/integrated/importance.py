@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..errors import LrvbError
-from ..numerics.pareto import smooth, smooth_columns
+from ..numerics.pareto import smooth, smooth_columns, tail_size
 from .proposals import Mixture, Proposal, Target, fit_blocks, pooled
 
 Earlier = tuple[Proposal, np.ndarray, np.ndarray]  # points (n, d) of it, and the target there (n,)
@@ -24,6 +24,7 @@ Wanting = Callable[["Weighted"], "np.ndarray | None"]
 _DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
 _COLDEST = 1e-6  # power of weights below which no more of them will be effective
 _ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
+_SLIGHT = 0.05  # share of a variance below which the shape of its tail does not matter
 _FAIR = 0.5  # k-hat of the weights from which on a proposal is mended while more are drawn
 
 
@@ -98,9 +99,16 @@ class Weighted:
 
 
 def tails_of(raw: np.ndarray, square: np.ndarray) -> np.ndarray:
-    """k̂ (a,) of squares (n, a) with these weights (n,): where it is large, a few draws decide an sd."""
-    least = np.finfo(float).tiny
-    return smooth_columns(np.log(np.maximum(raw[:, None] * square, least)))[1]
+    """k̂ (a,) of squares (n, a) with these weights (n,): where it is large, a few draws decide an sd.
+
+    −∞ where what the largest have beyond the others is next to nothing, as where most of a variance is
+    known given each draw: below k̂ = 1 what draws have not seen of such a tail is less still.
+    """
+    value = np.maximum(raw[:, None] * square, np.finfo(float).tiny)
+    k = smooth_columns(np.log(value))[1]
+    first = max(len(value) - tail_size(len(value)) - 1, 0)
+    beyond = np.maximum(value - np.partition(value, first, axis=0)[first], 0.0).sum(0)
+    return np.where((k < 1) & (beyond < _SLIGHT * value.sum(0)), -np.inf, k)
 
 
 def integrate(

@@ -30,7 +30,7 @@ def smooth_columns(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = len(log_w)
     flat = (np.ptp(log_w, axis=0) < EQUAL) & (n > 1)
     k = np.where(flat, -np.inf, np.inf)
-    first = max(n - int(np.ceil(min(n / 5, 3 * np.sqrt(n)))) - 1, 0)
+    first = max(n - tail_size(n) - 1, 0)
     order = np.argpartition(log_w, first, axis=0)[first:]
     order = np.take_along_axis(order, np.take_along_axis(log_w, order, 0).argsort(axis=0), 0)
     top = np.take_along_axis(log_w, order, 0)
@@ -48,6 +48,11 @@ def smooth_columns(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             smoothed = np.log(base + _quantile(quantile, k[at], sigma))
             log_w[order[-length:, at], at] = np.minimum(smoothed, 0.0)
     return log_w - np.log(np.exp(log_w).sum(axis=0)), k
+
+
+def tail_size(n: int) -> int:
+    """How many of n weights are the tail."""
+    return int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
 
 
 def fit(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
