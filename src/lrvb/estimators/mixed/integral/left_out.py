@@ -19,7 +19,8 @@ from .fit import IntegratedFit
 
 WORK = 5e8  # evaluations of a row's density that one answer may cost: about five seconds
 SOLVED = 100  # evaluations that take as long as the solve of a block of gaussian rows at a draw
-DRAWN = 4.0  # times as long, where levels that are left out have effects among the draws
+DRAWN = 4  # times as long, where levels that are left out have effects among the draws
+FITTED = 20  # such levels, of which that takes half as long as fits without them
 SMOOTHED = 1e7  # blocks × draws whose weights are smoothed: about as long
 FEWEST = 256  # draws
 CELLS = 2**22  # numbers of blocks × draws that are kept at a time
@@ -47,9 +48,10 @@ def sample(found: IntegratedFit, codes: np.ndarray, blocks: int) -> Sample:
     """
     inside, n = found.statement.inside, found.design.n
     work = 10.0 * n + SOLVED * blocks if isinstance(inside, Normal) else _work(inside, n)
+    most = int(min(WORK / work, SMOOTHED / max(blocks, 1)))
     if drawn_levels(inside, codes).any():
-        work *= DRAWN
-    most = max(FEWEST, int(min(WORK / work, SMOOTHED / max(blocks, 1))))
+        most = min(most // DRAWN, len(found.weights) * blocks // FITTED)
+    most = max(FEWEST, most)
     if len(found.weights) <= most:
         return Sample(np.arange(len(found.weights)), found.theta, found.weights)
     root = np.sqrt(found.weights)
