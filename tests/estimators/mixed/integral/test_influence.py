@@ -117,7 +117,7 @@ def test_monte_carlos_error_of_a_change_is_known():
 def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
     """The largest of them, by both with the least variance, or by the fit alone where k̂ is large.
 
-    A line says what error the others have.
+    A line says what errors there are, of fits too.
     """
     model = lrvb.MixedModel("count ~ x + (1|g)", "poisson").fit(DATA)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.NOISY", 1e-4)
@@ -133,9 +133,12 @@ def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
     precision = np.array([1 / own, 1 / weighed.error[b, 0] ** 2])
     joined = precision @ [fitted, weighed.values[b, 0]] / precision.sum()
     assert_allclose(found.values[b, 0], joined, rtol=1e-9)
+    assert_allclose(found.error[b], precision.sum() ** -0.5 / ours.sd[1], rtol=1e-9)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.DOUBTED", -10.0)
-    assert ours.influence(at, CODES, refits=2).values[b, 0] == fitted
-    assert "with a Monte Carlo error of up to" in repr(model.posterior_.influence("x"))
+    alone = ours.influence(at, CODES, refits=2)
+    assert alone.values[b, 0] == fitted
+    assert_allclose(alone.error[b], own**0.5 / ours.sd[1], rtol=1e-9)
+    assert "with Monte Carlo errors of up to" in repr(model.posterior_.influence("x"))
 
 
 def test_given_levels_estimate_the_same_sum(model):

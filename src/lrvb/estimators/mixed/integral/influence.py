@@ -104,7 +104,8 @@ class MixedSensitivity(PriorSensitivity):
             doubted = np.concatenate([doubted[:REFITTED], doubted[REFITTED:][useless[REFITTED:]]])
             most = MOST_REFITTED
         found = self._fitted_without(found, at, codes, doubted, size, most)
-        return found._replace(error=error.max(1, initial=0.0))
+        assert found.error is not None
+        return found._replace(error=(found.error / sd).max(1, initial=0.0))
 
     def _by_weights(self, at: np.ndarray, codes: np.ndarray, n: int) -> Influence:
         """The same by smoothed weights of the draws alone, with the error (n, k) of each change."""
@@ -133,40 +134,42 @@ class MixedSensitivity(PriorSensitivity):
         most: int,
     ) -> Influence:
         """The largest `most` of those that are doubted by integrations without them."""
-        values, refitted, astray = found.values.copy(), found.refitted.copy(), 0
+        assert found.error is not None
+        values, error = found.values.copy(), found.error.copy()
+        refitted, astray = found.refitted.copy(), 0
         which = doubted if self.found.design.n <= QUICK else doubted[:0]
         for b in which[np.argsort(-size[which], kind="stable")][:most]:
             rows = np.flatnonzero(codes == b)
             try:
                 again = self.left_out(rows)
                 fitted = (self.moved_mean(again) - self.estimate.m)[at]
-                values[b] = self._joined(found, b, fitted, again, at)
+                values[b], error[b] = self._joined(found, b, fitted, again, at)
             except (
                 InvalidModel
             ):  # it has other quantities, or none: the weights stand, and it is told
                 astray += 1
                 continue
             refitted[b] = True
-        return found._replace(values=values, refitted=refitted, astray=astray)
+        return found._replace(values=values, refitted=refitted, error=error, astray=astray)
 
     def _joined(
         self, found: Influence, b: int, fitted: np.ndarray, again: IntegratedFit, at: np.ndarray
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The change (k,) by a fit, `again`, and by weights that can be averaged: each by its precision.
 
         A fit has draws of its own, and weights of good k̂ may be as near as it is.
         """
         assert found.k_hat is not None
         assert found.error is not None
-        if not found.k_hat[b] <= DOUBTED:
-            return fitted
         own = sum(_mean_variance(fit, at) for fit in (self.found, again))
+        if not found.k_hat[b] <= DOUBTED:
+            return fitted, np.sqrt(own)
         other = found.error[b] ** 2
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             share = np.where(own + other > 0, other / (own + other), 1.0)
-        return found.values[b] + np.where(np.isfinite(share), share, 1.0) * (
-            fitted - found.values[b]
-        )
+        share = np.where(np.isfinite(share), share, 1.0)
+        value = found.values[b] + share * (fitted - found.values[b])
+        return value, np.sqrt(share * own)
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """The change of means to the first order, (n, k), where rows count less or groups are left out.
