@@ -62,6 +62,18 @@ def test_no_smaller_set_flips_the_sign(seed):
     assert all(slope_without(data, rows) * before > 0 for rows in fewer)
 
 
+@pytest.mark.parametrize("seed", [100, 102, 108])
+def test_a_row_that_those_after_it_make_needless_is_spared(seed):
+    """Where rows lie far out one at a time takes in more than are needed: of those left all are."""
+    data = line(13, seed=seed, slope=0.0)
+    tails = np.random.default_rng(seed).standard_t(2.0, size=13)
+    data["y"] = 0.5 * data["x"] + 0.5 * tails
+    found = lrvb.infer(Line(), data).fragility("b")
+    assert found.mean_without["sign"] * found.mean < 0
+    fewer = combinations(range(len(data)), len(found.sign) - 1)
+    assert all(slope_without(data, rows) * np.sign(found.mean) > 0 for rows in fewer)
+
+
 def test_a_strong_effect_needs_many_rows():
     """First orders of all rows together do not reach zero; refits in between do, without half of them."""
     data = line(100, seed=4, slope=0.5)

@@ -42,6 +42,8 @@ def test_the_largest_rows_are_named(posterior):
     table = posterior.influence("beta")
     ax = lrvb.plot.influence(table, labelled=2)
     largest = {str(row) for row in table["beta"].abs().nlargest(2).index}
+    scaled = lrvb.plot.influence(posterior.influence("beta", scaled=True))
+    assert ax.get_ylabel() + ", in posterior sds" == scaled.get_ylabel()
     assert {text.get_text() for text in ax.texts} == largest
     with pytest.raises(lrvb.InvalidModel, match="no quantity 'gamma'"):
         lrvb.plot.influence(table, "gamma")

@@ -116,7 +116,7 @@ class Certifies(Protocol):
 class Influence(NamedTuple):
     """Changes (n, k) if a row or level is left out; refitted (n,) says which are by fits of their own.
 
-    k_hat (n,) and error (n,), Monte Carlo's in posterior sds, judge those that are from weights of draws;
+    k_hat (n,) judges those that are from weights of draws, error (n,) is Monte Carlo's, in posterior sds;
     stepped (n,) says which are by a step of the second order, where others are of the first; `unsure` of
     those may be more than 5 % off, because `astray` fits did not converge or there were too many.
     """

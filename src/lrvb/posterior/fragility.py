@@ -15,6 +15,7 @@ AT_ONCE = 0.02  # of the rows, up to which influences add up well enough to be t
 FEW = 3  # rows that are taken together in any case
 ROUNDS = 12  # refits towards a change, each of which has the influences anew
 TRIMS = 6  # refits that look for fewer rows of the last round
+SMALL = 6  # rows, of so many or fewer each is tried again, whether it is needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ class _Search:
             count = min(need if need <= together else max(together, need // 2), len(rows), most)
             following = self.without(first, np.concatenate([state.out, rows[:count]]))
             if self.gap(following, what) <= 0:
-                return self.trimmed(first, state, following, what), None
+                return self.spared(first, self.trimmed(first, state, following, what), what), None
             state = following
         done = len(state.out) - len(start.out)
         return state, f"after {ROUNDS} refits without {done} rows more it has not come"
@@ -133,6 +134,20 @@ class _Search:
                 after, high = between, middle
             else:
                 low = middle
+        return after
+
+    def spared(self, first: RowQuestions, after: _State, what: str) -> _State:
+        """The same change with fewer rows of a small set: those found later may do without one before."""
+        for row in after.out[::-1] if len(after.out) <= SMALL else ():
+            rest = after.out[after.out != row]
+            if not len(rest):
+                break
+            try:
+                fewer = self.without(first, rest)
+            except LrvbError:  # of a fit that was not asked for: the set stands
+                continue
+            if self.gap(fewer, what) <= 0:
+                after = fewer
         return after
 
 

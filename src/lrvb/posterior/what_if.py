@@ -142,15 +142,16 @@ def influence_table(
         values /= np.where(sd > 0, sd, np.inf)
     index = pd.Index(sensitivity.labels) if codes is None else levels
     table = pd.DataFrame(values, index=index, columns=list(names), copy=False)
+    table.attrs["scaled"] = scaled
     require_finite("influence", largest_entry(values), table.index)
     if k_hat is None:
         return _told(table, found, "row" if codes is None else "level")
     bad = int(np.sum(~(k_hat <= RELIABLE) & ~refitted))
     again = int(refitted.sum())
     said = "By weights of the draws"
-    if error is not None and not refitted.all():
-        said += f", with a Monte Carlo error of up to {error[~refitted].max():.2g} sds"
     said += f"; {again} by fits of their own" if again else ""
+    if error is not None and len(error):
+        said += f"; with Monte Carlo errors of up to {error.max():.2g} sds"
     if bad:
         said += f"; {bad} have k_hat above {RELIABLE:g}, and may be further off"
         said += f" (with refits={again + bad} those that matter are fitted without)"

@@ -79,7 +79,8 @@ def draw_influence(table: Any, name: str | None, ax: Axes | None, *, labelled: i
         )
     ax.margins(y=0.15)
     ax.set_xlabel("row, in the order of the data" if table.index.name is None else table.index.name)
-    ax.set_ylabel(f"change of {name} without it")
+    unit = ", in posterior sds" if table.attrs.get("scaled") else ""
+    ax.set_ylabel(f"change of {name} without it{unit}")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 

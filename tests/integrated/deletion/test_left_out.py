@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import logsumexp
 
 from integrated.small import HALF_T, dispersion, regression
 from lrvb.integrated.chain import Chain
@@ -76,14 +77,26 @@ def _differences(make, rows, terms, theta, codes):
     parts = []
     for b in range(codes.max() + 1):
         keep = np.flatnonzero(codes != b)
-        if isinstance(make(rows, terms), Crossed):  # a level without rows is drawn all the same
-            again = make(
-                rows.take(keep), [terms[0].on(keep), _without(rows, terms[1:], keep)[1][0]]
+        if isinstance(make(rows, terms), Crossed):  # a level without rows is not drawn either
+            gone = np.setdiff1d(terms[0].codes, terms[0].codes[keep])
+            before = (
+                whole if len(gone) == 0 else _over_effect(make(rows, terms), theta, 2 + gone[0])
             )
-        else:
             again = make(*_without(rows, terms, keep))
-        parts.append(whole - again.log_density(theta))
+            rest = np.delete(theta, 2 + gone, axis=1)
+        else:
+            before, again, rest = whole, make(*_without(rows, terms, keep)), theta
+        parts.append(before - again.log_density(rest))
     return np.column_stack(parts)
+
+
+def _over_effect(inside, theta, place):
+    """log ∫ p(y, θ) of the coordinate at `place`, by a fine trapezoid sum."""
+    grid = np.linspace(-5, 5, 201)
+    points = np.repeat(theta[None], len(grid), axis=0)
+    points[..., place] = grid[:, None]
+    value = inside.log_density(points.reshape(-1, theta.shape[1])).reshape(len(grid), -1)
+    return logsumexp(value, axis=0) + np.log(grid[1] - grid[0])
 
 
 @pytest.mark.parametrize("by", BY)
@@ -99,6 +112,8 @@ def _differences(make, rows, terms, theta, codes):
         ("chain", "poisson"),
         ("chain", "negbinomial"),
         ("crossed", "bernoulli"),
+        ("crossed", "poisson"),
+        ("crossed", "negbinomial"),
     ],
 )
 def test_blocks_of_levels_summed_out(kind, family, by):
@@ -111,6 +126,26 @@ def test_blocks_of_levels_summed_out(kind, family, by):
     blocks = blocks_of(codes, np.arange(codes.max() + 1))
     found = leave_out(inside, rows, terms, theta, blocks).log_p
     assert_allclose(found, _differences(make, rows, terms, theta, codes), atol=5e-3)
+
+
+@pytest.mark.parametrize("rise", [0.0, 4.0])
+def test_a_drawn_level_with_which_others_move(rise):
+    """Levels of the larger factor almost within the smaller one's follow its effect out of their nodes.
+
+    Rows know the sum of the two, and only the priors tell them apart.
+    """
+    large, n = np.repeat(np.arange(12), 10), 120
+    small = large // 3
+    small[5::40] = (small[5::40] + 1) % 4  # three rows elsewhere
+    x = np.random.default_rng(4).standard_normal(n)
+    rows = regression("poisson", np.full(n, rise), np.column_stack([np.ones(n), x]))
+    terms = [_term(small, np.ones((n, 1))), _term(large, np.ones((n, 1)))]
+    theta = _points(np.array([rise, 0.0, 0.2, -0.3, 0.1, 0.0, -0.4, -0.2]), 3)
+    make = lambda r, t: Crossed(r, t[1], t[0])  # noqa: E731
+    inside = make(rows, terms)
+    inside.choose_nodes(theta)
+    found = leave_out(inside, rows, terms, theta, blocks_of(small, np.arange(4))).log_p
+    assert_allclose(found, _differences(make, rows, terms, theta, small), atol=5e-3)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+EDGE = 3e-4  # of a sum over nodes, that may lie at their ends
+ROWS = 2**11  # of a run of cells whose nodes are made together
+
 
 class Blocks(NamedTuple):
     """The rows (m,) that belong to blocks 0, …, n − 1, sorted by block, and the block of each (m,)."""

@@ -22,6 +22,7 @@ from ..smoothed import Smoothed
 from ..terms import Term
 from .blocks import Blocks
 from .chain import without_chain
+from .drawn import added_by_drawn
 from .gaussian import without_blocks
 from .nested import without_nested
 from .nodes import without_levels
@@ -65,7 +66,10 @@ def leave_out(
             return LeftOut(*without_normal_rows(inside, theta, blocks, moved))
         return LeftOut(*without_blocks(_dense(inside), theta, blocks, moved))
     if isinstance(inside, Factor | Crossed):
-        return LeftOut(without_levels(inside, rows, terms, theta, blocks))
+        value = without_levels(inside, rows, terms, theta, blocks)
+        if isinstance(inside, Crossed):
+            value += added_by_drawn(inside, rows, terms[0], theta, blocks)
+        return LeftOut(value)
     if isinstance(inside, Nested):
         return LeftOut(without_nested(inside, rows, theta, blocks))
     if isinstance(inside, Chain):

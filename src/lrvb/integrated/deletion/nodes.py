@@ -17,12 +17,10 @@ from ..crossed import Crossed
 from ..factor import Factor
 from ..regression import Regression
 from ..terms import Term
-from .blocks import Blocks, Cells, cells_of
+from .blocks import EDGE, ROWS, Blocks, Cells, cells_of
 from .rows import log_rows, tail_of
 
 _WIDER = 1.7  # of ends, before a level's rest is summed over nodes of its own
-EDGE = 3e-4  # of the sum over nodes without the rows, that may lie at their ends
-_ROWS = 2**11  # of a run of cells whose nodes are made together
 
 
 def without_levels(
@@ -81,7 +79,7 @@ def _runs(cells: Cells) -> Iterator[np.ndarray]:
     """Cells in runs of about so many rows."""
     if not len(cells.block):
         return
-    run = cells.starts // _ROWS
+    run = cells.starts // ROWS
     for value in np.unique(run):
         yield np.flatnonzero(run == value)
 

@@ -117,7 +117,7 @@ def test_monte_carlos_error_of_a_change_is_known():
 def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
     """The largest of them, by both with the least variance, or by the fit alone where k̂ is large.
 
-    A line says what error the others have.
+    A line says what errors there are, of fits too.
     """
     model = lrvb.MixedModel("count ~ x + (1|g)", "poisson").fit(DATA)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.NOISY", 1e-4)
@@ -133,9 +133,12 @@ def test_a_group_whose_weights_are_noisy_is_left_out_in_a_fit(monkeypatch):
     precision = np.array([1 / own, 1 / weighed.error[b, 0] ** 2])
     joined = precision @ [fitted, weighed.values[b, 0]] / precision.sum()
     assert_allclose(found.values[b, 0], joined, rtol=1e-9)
+    assert_allclose(found.error[b], precision.sum() ** -0.5 / ours.sd[1], rtol=1e-9)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.influence.DOUBTED", -10.0)
-    assert ours.influence(at, CODES, refits=2).values[b, 0] == fitted
-    assert "with a Monte Carlo error of up to" in repr(model.posterior_.influence("x"))
+    alone = ours.influence(at, CODES, refits=2)
+    assert alone.values[b, 0] == fitted
+    assert_allclose(alone.error[b], own**0.5 / ours.sd[1], rtol=1e-9)
+    assert "with Monte Carlo errors of up to" in repr(model.posterior_.influence("x"))
 
 
 def test_given_levels_estimate_the_same_sum(model):
@@ -150,7 +153,7 @@ def test_scores_are_derivatives_of_reweighted_means(model):
     at = np.array([len(what_if.estimate.m) - 1])  # not β, which moves given θ as well
     codes = CODES
     found = what_if.scores(at, codes)[:, 0]
-    drawn = sample(what_if.found, G)
+    drawn = sample(what_if.found, codes, G)
     T = what_if.found.weighted.values[drawn.at][:, at[0]]
     (lot,) = lots(what_if.found, drawn, codes, G)
     h = 1e-4
@@ -251,13 +254,50 @@ def test_crossed_factors_must_be_named():
     assert len(model.loo(by="h")) == 4
 
 
-def test_robust_sds_by_a_factor_whose_effects_are_drawn_are_refused():
-    """Counts, two crossed factors: the smaller one's effects are drawn, the larger one's summed out."""
-    data = DATA.assign(h=np.tile(list("uvwx"), G))
-    posterior = lrvb.MixedModel("count ~ 1 + (1|g) + (1|h)", "poisson").fit(data).posterior_
-    with pytest.raises(lrvb.InvalidModel, match=r"The effects of 'h' are drawn .* by='g' is"):
-        posterior.sd("Intercept", method="robust", by="h")
-    assert posterior.sd("Intercept", method="robust", by="g").iloc[0] > 0
+@pytest.fixture(scope="module")
+def crossed():
+    """Counts in two crossed factors: the effects of h, the smaller one, are drawn; those of g summed out."""
+    rng = np.random.default_rng(8)
+    n, h = 96, np.tile(np.arange(6), 16)
+    eta = 1 + 0.5 * rng.standard_normal(8)[np.arange(n) // 12] + 0.6 * rng.standard_normal(6)[h]
+    data = {
+        "g": np.arange(n) // 12,
+        "h": np.array(list("uvwxyz"))[h],
+        "count": rng.poisson(np.exp(eta)),
+    }
+    return lrvb.MixedModel("count ~ 1 + (1|g) + (1|h)", "poisson").fit(pd.DataFrame(data))
+
+
+def test_levels_whose_effects_are_drawn_are_left_out_by_weights(crossed):
+    """Their effects are summed out, so that weights are good: to 5 % of the change by fits without them.
+
+    Beyond that both have Monte Carlo's error of a mean, some 0.02 sds each.
+    """
+    what_if, at = crossed.posterior_._what_if(), np.arange(2)
+    codes = next(f.codes for f in crossed.design_.factors if f.name == "h")
+    found = what_if.influence(at, codes, refits=0)
+    assert not found.refitted.any()
+    assert (found.k_hat < 0.7).all()
+    exact = np.array([_moved(what_if, codes == b)[at] for b in range(6)])
+    assert np.all(np.abs(found.values - exact) < 0.05 * np.abs(exact) + 0.06 * what_if.sd[at])
+    robust = crossed.posterior_.sd("Intercept", method="robust", by="h")
+    jackknife = np.sqrt(5 / 6 * ((exact - exact.mean(0)) ** 2).sum(0))
+    assert abs(robust.iloc[0] - jackknife[0]) < 0.05 * jackknife[0] + 0.06 * what_if.sd[0]
+
+
+def _moved(what_if, gone):
+    return what_if.moved_mean(what_if.left_out(np.flatnonzero(gone))) - what_if.estimate.m
+
+
+def test_robust_sds_by_groups_of_several_levels_that_are_drawn_are_refused(crossed):
+    """Given several drawn effects a group's score is too small; changes without it are answered."""
+    pairs = crossed.design_.factors[1].codes // 2
+    with pytest.raises(
+        lrvb.InvalidModel, match=r"hold several of its levels .* by='h' and by='g' are"
+    ):
+        crossed.posterior_.sd("Intercept", method="robust", by=pairs)
+    assert crossed.posterior_.sd("Intercept", method="robust", by="g").iloc[0] > 0
+    assert len(crossed.posterior_.influence("Intercept", by=pairs)) == 3
 
 
 def test_densities_of_a_lognormal_response_are_of_the_response():

@@ -78,7 +78,7 @@ def check_slopes(model, rows):
     ours = model.posterior_._what_if()
     found, statement = ours.found, ours.found.statement
     slopes = -ours.scores(np.arange(len(ours.estimate.m))) / ours.sd
-    drawn = sample(found, N)
+    drawn = sample(found, np.arange(N), N)
     T = found.weighted.values[drawn.at]
     ones = summed(statement, np.ones(N))
     base = ones.log_density(drawn.theta)

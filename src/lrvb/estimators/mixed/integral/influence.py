@@ -16,6 +16,7 @@ import numpy as np
 
 from ....errors import InvalidModel
 from ....integrated.crossed import Crossed
+from ....integrated.deletion.drawn import drawn_levels
 from ....integrated.fixed import Fixed
 from ....integrated.normal import Normal
 from ....integrated.smoothed import Smoothed
@@ -103,11 +104,12 @@ class MixedSensitivity(PriorSensitivity):
             doubted = np.concatenate([doubted[:REFITTED], doubted[REFITTED:][useless[REFITTED:]]])
             most = MOST_REFITTED
         found = self._fitted_without(found, at, codes, doubted, size, most)
-        return found._replace(error=error.max(1, initial=0.0))
+        assert found.error is not None
+        return found._replace(error=(found.error / sd).max(1, initial=0.0))
 
     def _by_weights(self, at: np.ndarray, codes: np.ndarray, n: int) -> Influence:
         """The same by smoothed weights of the draws alone, with the error (n, k) of each change."""
-        drawn = sample(self.found, n)
+        drawn = sample(self.found, codes, n)
         log_w = np.log(drawn.weights)
         T = self.found.weighted.values[drawn.at][:, at]
         center = drawn.weights @ T
@@ -132,40 +134,42 @@ class MixedSensitivity(PriorSensitivity):
         most: int,
     ) -> Influence:
         """The largest `most` of those that are doubted by integrations without them."""
-        values, refitted, astray = found.values.copy(), found.refitted.copy(), 0
+        assert found.error is not None
+        values, error = found.values.copy(), found.error.copy()
+        refitted, astray = found.refitted.copy(), 0
         which = doubted if self.found.design.n <= QUICK else doubted[:0]
         for b in which[np.argsort(-size[which], kind="stable")][:most]:
             rows = np.flatnonzero(codes == b)
             try:
                 again = self.left_out(rows)
                 fitted = (self.moved_mean(again) - self.estimate.m)[at]
-                values[b] = self._joined(found, b, fitted, again, at)
+                values[b], error[b] = self._joined(found, b, fitted, again, at)
             except (
                 InvalidModel
             ):  # it has other quantities, or none: the weights stand, and it is told
                 astray += 1
                 continue
             refitted[b] = True
-        return found._replace(values=values, refitted=refitted, astray=astray)
+        return found._replace(values=values, refitted=refitted, error=error, astray=astray)
 
     def _joined(
         self, found: Influence, b: int, fitted: np.ndarray, again: IntegratedFit, at: np.ndarray
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The change (k,) by a fit, `again`, and by weights that can be averaged: each by its precision.
 
         A fit has draws of its own, and weights of good k̂ may be as near as it is.
         """
         assert found.k_hat is not None
         assert found.error is not None
-        if not found.k_hat[b] <= DOUBTED:
-            return fitted
         own = sum(_mean_variance(fit, at) for fit in (self.found, again))
+        if not found.k_hat[b] <= DOUBTED:
+            return fitted, np.sqrt(own)
         other = found.error[b] ** 2
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             share = np.where(own + other > 0, other / (own + other), 1.0)
-        return found.values[b] + np.where(np.isfinite(share), share, 1.0) * (
-            fitted - found.values[b]
-        )
+        share = np.where(np.isfinite(share), share, 1.0)
+        value = found.values[b] + share * (fitted - found.values[b])
+        return value, np.sqrt(share * own)
 
     def scores(self, at: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
         """The change of means to the first order, (n, k), where rows count less or groups are left out.
@@ -176,7 +180,7 @@ class MixedSensitivity(PriorSensitivity):
         """
         codes, n = self._blocks(codes)
         single = n == len(codes)
-        drawn = sample(self.found, n)
+        drawn = sample(self.found, codes, n)
         w = drawn.weights
         T = self.found.weighted.values[drawn.at][:, at]
         away = w[:, None] * (T - w @ T)
@@ -219,28 +223,25 @@ class MixedSensitivity(PriorSensitivity):
         return self._fitted_without(found, at, codes, np.flatnonzero(bad), size, most).values
 
     def _require_summed(self, codes: np.ndarray) -> None:
-        """Refuse groups that take with them a level whose effect is among the draws.
+        """Refuse groups that take with them several levels whose effects are among the draws.
 
-        A group's score is of its rows with its own effects integrated out. Given a drawn effect it is
-        much smaller, because that effect has followed the rows already.
+        Of one that is drawn the effect is summed out. Given several, a group's score is much too small,
+        because they have followed the rows already.
         """
         inside = self.found.statement.inside
+        if drawn_levels(inside, codes).max(initial=0) < 2:
+            return
         inside = inside.inner if isinstance(inside, Smoothed) else inside
-        if not isinstance(inside, Crossed):
-            return
-        small = inside.small
-        pairs = np.unique(np.column_stack([small.codes, codes]), axis=0)
-        if np.bincount(pairs[:, 0]).min(initial=2) > 1:
-            return
+        assert isinstance(inside, Crossed)
         named = self.found.design.factors
         drawn, summed = (
             next((f.name for f in named if np.array_equal(f.codes, term.codes)), "a factor")
-            for term in (small, inside.large)
+            for term in (inside.small, inside.large)
         )
         raise InvalidModel(
-            f"The effects of '{drawn}' are drawn and not integrated out here, so that robust sds by groups "
-            f"that hold a whole level of it are not known; by='{summed}' is. The changes without a level "
-            "are: influence(by=)."
+            f"The effects of '{drawn}' are drawn and not summed out here, so that robust sds by groups that "
+            f"hold several of its levels are not known; by='{drawn}' and by='{summed}' are. The changes "
+            "without a group are: influence(by=)."
         )
 
     def left_out(self, rows: np.ndarray) -> IntegratedFit:
@@ -270,7 +271,7 @@ class MixedSensitivity(PriorSensitivity):
     ) -> pd.DataFrame:
         """`elpd` and `k_hat` of every row, or level of `codes` (N,). See: `MixedModel.loo`."""
         codes, n = self._blocks(codes)
-        drawn = sample(self.found, n)
+        drawn = sample(self.found, codes, n)
         parts = lots_given(self.found, drawn) if given else lots(self.found, drawn, codes, n)
         return left_out_table(
             ((lot.blocks, lot.out.log_p) for lot in parts),

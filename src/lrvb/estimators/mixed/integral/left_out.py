@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....integrated.deletion.blocks import blocks_of
+from ....integrated.deletion.drawn import drawn_levels
 from ....integrated.deletion.left_out import LeftOut, count_rows, finer, leave_out
 from ....integrated.deletion.rows import given_levels
 from ....integrated.importance import resampled
@@ -18,6 +19,8 @@ from .fit import IntegratedFit
 
 WORK = 5e8  # evaluations of a row's density that one answer may cost: about five seconds
 SOLVED = 100  # evaluations that take as long as the solve of a block of gaussian rows at a draw
+DRAWN = 4  # times as long, where levels that are left out have effects among the draws
+FITTED = 20  # such levels, of which that takes half as long as fits without them
 SMOOTHED = 1e7  # blocks × draws whose weights are smoothed: about as long
 FEWEST = 256  # draws
 CELLS = 2**22  # numbers of blocks × draws that are kept at a time
@@ -38,14 +41,17 @@ class Lot(NamedTuple):
     out: LeftOut
 
 
-def sample(found: IntegratedFit, blocks: int) -> Sample:
+def sample(found: IntegratedFit, codes: np.ndarray, blocks: int) -> Sample:
     """All draws that matter, or as many as are worth their time, with their weights' roots.
 
     Draws of little weight are where the posterior without a block may be: they are kept.
     """
     inside, n = found.statement.inside, found.design.n
     work = 10.0 * n + SOLVED * blocks if isinstance(inside, Normal) else _work(inside, n)
-    most = max(FEWEST, int(min(WORK / work, SMOOTHED / max(blocks, 1))))
+    most = int(min(WORK / work, SMOOTHED / max(blocks, 1)))
+    if drawn_levels(inside, codes).any():
+        most = min(most // DRAWN, len(found.weights) * blocks // FITTED)
+    most = max(FEWEST, most)
     if len(found.weights) <= most:
         return Sample(np.arange(len(found.weights)), found.theta, found.weights)
     root = np.sqrt(found.weights)
