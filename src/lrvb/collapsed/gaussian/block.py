@@ -130,31 +130,35 @@ class BlockSum:
         slope = np.stack([s.gradient for s in sums]) if gradient else None
         return Densities(np.array([s.value for s in sums]), slope)
 
-    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """∂ tr(RRᵀH̃)/∂m, by second differences of the gradient."""
-        gradient = self.density(around(m, R), gradient=True).gradient
-        assert gradient is not None
-        return second_differences(gradient)
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: BlockState | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """By differences of gradients and gaps at two points for each coordinate that moves the factor."""
+        moving = self.precisions.moving
+        columns = np.zeros((len(m), len(moving)))
+        columns[moving] = root = np.linalg.cholesky(R[moving] @ R[moving].T)
+        near = [self.evaluate(point, 1, state) for point in around(m, columns)]
+        gaps = [np.nan if at.state is None else self.gap_at(at.state) for at in near]
+        slope = np.linalg.solve(root.T, first_differences(np.array(gaps)))
+        return second_differences(np.stack([at.gradient for at in near])), R[moving].T @ slope
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
-        """½ log |M| − ½ log |Σ| of a gaussian response: what separate factors leave out; else by `gap`."""
+        """One optimum after another."""
         return self._gaps(points)
 
     def _gaps(self, points: np.ndarray, state: BlockState | None = None) -> np.ndarray:
-        found = [self.collapse(m, state) for m in points]
+        return np.array([self.gap_at(self.collapse(m, state)) for m in points])
+
+    def gap_at(self, state: BlockState) -> float:
+        """½ log |M| − ½ log |Σ| of a gaussian response: what separate factors leave out; else by `gap`."""
         if isinstance(self.rows, LeastSquares):
-            logdets = [(at.best.Sigma.logdet, at.best.M.logdet) for at in found]
-            return np.array([0.5 * (own - joint) for own, joint in logdets])
+            return 0.5 * (state.best.Sigma.logdet - state.best.M.logdet)
         assert self.gap is not None
-        return np.array([self.gap(self, at) for at in found])
+        return self.gap(self, state)
 
     def tilted_value(self, state: BlockState) -> float:
         """The value at a state, with the tilt."""
         return self.evaluate(state.m, 1, state).value + self.pull.dot(state.best.mu)
-
-    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """By differences."""
-        return first_differences(self._gaps(around(m, R), state))
 
     def gap_bends(
         self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None

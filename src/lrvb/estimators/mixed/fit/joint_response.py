@@ -17,7 +17,7 @@ from ....collapsed.gaussian.block import BlockState, BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
 from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
-from ....engine.second_order import Refined, SecondOrder, linear
+from ....engine.second_order import Refined
 from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
@@ -28,7 +28,7 @@ from ..design.design import Design
 from ..design.standardised import Standardisation
 from .averaged_covariance import averaged_conditional
 from .precision_model import block_name
-from .tilted_coefficients import fixed_effect
+from .tilted_block import TiltedBlock
 
 
 class JointResponse(NamedTuple):
@@ -87,8 +87,8 @@ def refine_joint(
         )
     fit = joint.precisions.fit
     assert isinstance(fit.local_sum, BlockSum)
-    response = replace(joint.precisions, fit=replace(fit, local_sum=fit.local_sum.with_gap(gap)))
-    second = SecondOrder(response)
+    block = fit.local_sum.with_gap(gap)
+    response = replace(joint.precisions, fit=replace(fit, local_sum=block))
     size = len(response.m)
     start = len(joint.estimate.m) - size
     beta, own = asked[:, :start], asked[:, start : start + size]
@@ -98,25 +98,21 @@ def refine_joint(
             "The second order of a mixed model is known of its fixed effects and precisions: ask for "
             f'their names, such as {known[:2]}; factorization="blocked" has sds exactly.'
         )
+    state = fit.point.state
+    given = joint.coefficients.with_conditional(fit.local_sum.conditional(state))
+    second = TiltedBlock(response, block, given)
     logs = [at for at, _ in fit.local_sum.precisions.logdets if not own[:, at].any()]
     labels = response.alpha.names()
     sd = np.sqrt(np.diag(response.Sigma))
     warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
-    found = [
-        fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
-        for b, d in zip(beta, own, strict=True)
-    ]
+    found = [second.cumulants(standard.T.T @ b, d) for b, d in zip(beta, own, strict=True)]
     shift, first, variance = np.array(found).reshape(-1, 3).T
     if not (variance > 0).all():
         raise InvalidModel(
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    return Refined(shift, first, variance, fit.elbo + second.loop)
-
-
-def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:
-    return second.mean(linear(d)), *second.variance(linear(d))
+    return Refined(shift, first, variance, fit.elbo + second.g)
 
 
 def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:
