@@ -30,12 +30,17 @@ from .response import Response
 
 @dataclass(frozen=True)
 class Refined:
-    """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z."""
+    """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z.
+
+    Where the density itself was asked, `off` (q, 2) is how far the corrected mean is from its mean, in its
+    sds, and the ratio of the corrected sd to its sd; (0, 1) elsewhere.
+    """
 
     shift: np.ndarray
     first: np.ndarray
     variance: np.ndarray
     log_evidence: float
+    off: np.ndarray | None = None
 
 
 class Quantity(NamedTuple):

@@ -52,6 +52,15 @@ class BlockGap:
         between = whole.tilted_value(best) - block.tilted_value(state)
         return between + gap(self.layout, self.gaussian(whole, best)).total
 
+    def evidence(self, points: np.ndarray) -> np.ndarray:
+        """log ∫ of the coefficients at point moments of the precisions (S, a); −∞ where there is none."""
+        whole = self.arrangement.block.with_gap(self)
+        found = [whole.evaluate(m, 1, self.center) for m in points]
+        values = [
+            -np.inf if at.state is None else at.value + whole.gap_at(at.state) for at in found
+        ]
+        return np.array(values)
+
     @cached_property
     def layout(self) -> Layout:
         """The rows and terms as `integrated.block` has them."""
