@@ -118,3 +118,17 @@ def test_changes_are_those_of_differences_along_any_root(kind, crossed):
     assert_allclose(bend, expected, atol=1e-3 * np.abs(expected).max())
     steps = first_differences(block.gaps(points))
     assert_allclose(slopes, steps, atol=1e-3 * np.abs(steps).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_under_another_tilt_is_only_a_start(kind):
+    """At the same m: value, gradient, curvature and means are those of a search from nothing."""
+    block, m, _ = block_of(kind, False, False)
+    state = block.evaluate(m).state
+    tilted = block.pulled(np.array([0.3, -0.2]))
+    near, anew = tilted.evaluate(m, 2, state), tilted.evaluate(m, 2)
+    assert_allclose(near.state.best.mu.rest, anew.state.best.mu.rest, rtol=1e-8)
+    assert np.abs(near.state.best.mu.rest - state.best.mu.rest).max() > 1e-3
+    assert_allclose(near.value, anew.value, rtol=1e-9)
+    assert_allclose(near.gradient, anew.gradient, rtol=1e-7)
+    assert_allclose(near.curvature, anew.curvature, rtol=1e-5, atol=1e-8)

@@ -19,16 +19,18 @@ from .precisions import Precisions
 
 
 class Tangents(NamedTuple):
-    """The tangents at m of every flat coordinate that the factor depends on."""
+    """The tangents, at m and a pull (p,), of every flat coordinate that the factor depends on."""
 
     m: np.ndarray
+    pull: np.ndarray
     steps: list[tuple[int, Tangent]]
 
 
 class BlockState(NamedTuple):
-    """The best Gaussian at m, and the last tangents known, of this m or of an earlier one."""
+    """The best Gaussian at m and a pull (p,), and the last tangents known, of this or an earlier place."""
 
     m: np.ndarray
+    pull: np.ndarray
     best: BestGaussian
     tangents: Tangents | None = None
 
@@ -199,7 +201,7 @@ class BlockSum:
         """
         start = None
         if state is not None:
-            if np.array_equal(state.m, m):
+            if self._is_at(state, m):
                 return state
             start = state.best
             if state.tangents is not None and np.array_equal(state.tangents.m, state.m):
@@ -207,12 +209,18 @@ class BlockSum:
                 start = self.rows.extrapolate(start, steps)
         prior, s = self.precisions.prior(m), self.precisions.s(m)
         best = self.rows.solve(prior, prior.times(self.center) + self.pull, s, start)
-        return BlockState(np.array(m), best, None if state is None else state.tangents)
+        pull = self.pull.rest[: self.layout.p]
+        return BlockState(np.array(m), pull, best, None if state is None else state.tangents)
+
+    def _is_at(self, known: BlockState | Tangents, m: np.ndarray) -> bool:
+        """Whether that is known of this m, under this tilt."""
+        pull = self.pull.rest[: self.layout.p]
+        return np.array_equal(known.m, m) and np.array_equal(known.pull, pull)
 
     def _with_tangents(self, state: BlockState) -> BlockState:
         """The state with the tangents at its own m; those of an earlier one are a first guess."""
         known = state.tangents
-        if known is not None and np.array_equal(known.m, state.m):
+        if known is not None and self._is_at(known, state.m):
             return state
         best, precisions, steps = state.best, self.precisions, []
         guesses = {} if known is None else {at: step.v for at, step in known.steps}
@@ -225,7 +233,7 @@ class BlockSum:
             at = precisions.scale
             zeros = self.layout.zeros()
             steps.append((at, self.rows.tangent(best, zeros, None, 1.0, guesses.get(at))))
-        return state._replace(tangents=Tangents(state.m, steps))
+        return state._replace(tangents=Tangents(state.m, state.pull, steps))
 
     def _curvature(self, state: BlockState) -> np.ndarray:
         precisions, mu, size = self.precisions, state.best.mu, len(state.m)

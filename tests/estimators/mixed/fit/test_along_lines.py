@@ -57,7 +57,10 @@ def test_a_precision_alone_has_the_moments_of_its_posterior(family, sd, factoriz
         log_p = log_p + times * logsumexp(total * eta - n * kernel + LOG_W[:, None], axis=0)
     p = np.exp(log_p - logsumexp(log_p))
     lines = along(model)
-    for d, values, within in (([0.0, 1.0], T, 0.02), ([1.0, 0.0], np.exp(T), 0.05)):  # τ's tail is long
+    for d, values, within in (
+        ([0.0, 1.0], T, 0.02),
+        ([1.0, 0.0], np.exp(T), 0.05),
+    ):  # τ's tail is long
         mean = p @ values
         sd_ = np.sqrt(p @ (values - mean) ** 2)
         found, spread = lines.moments(np.array(d))
