@@ -76,6 +76,10 @@ def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
         elif not (abs(apart) <= WRONG_SHIFT and abs(np.log(wide)) <= WRONG_RATIO):
             why += f"By the density itself, at five points, that mean is {apart:+.2f} sds off and the sd "
             why += f"{wide:.2f} times what it should be: not to be trusted"
+            if not np.isfinite(apart):
+                why = (
+                    f"The density has no values two sds from the mean of '{name}': it is not known"
+                )
         else:
             continue
         warnings.warn(

@@ -120,3 +120,12 @@ def test_precisions_that_are_well_known_ask_no_density(monkeypatch):
         model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
         model.fit(data).posterior_.refined(["Intercept", "log(precision[1|g])"])
         assert len(asked) == times
+
+
+def test_no_density_is_no_answer():
+    """Where the coefficients have no integral at one of the points."""
+    model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
+    model.fit(simulated("poisson", 12, 4, 1.0, 4))
+    lines = along(model)
+    lines.evidence = lambda points: np.where(np.arange(len(points)) == 1, -np.inf, 0.0)
+    assert np.isnan(lines.moments(np.array([0.0, 1.0]))).all()

@@ -16,16 +16,15 @@ from functools import cached_property
 import numpy as np
 
 from ....engine.response import Response
+from ....numerics.double import in_double
 from ....posterior.target import Target
 from .tilted_block import Cumulants
 
 Evidence = Callable[[np.ndarray], np.ndarray]
 
 POINTS = np.linspace(-2.5, 2.5, 5)
-KNOWN, SLIGHT = (
-    0.45,
-    0.2,
-)  # sd of a log precision, and change of a variance, up to which none is asked
+KNOWN = 0.45  # sd of a log precision, and relative change of a variance, up to which no density is asked
+SLIGHT = 0.2
 GRID = np.linspace(-8.0, 8.0, 641)
 
 
@@ -63,6 +62,7 @@ class AlongLines:
         """Of each block of precisions in dᵀT: log τ or log |Λ| is its last coordinate."""
         return [s for s in self.response.alpha.slices.values() if d[s].any()]
 
+    @in_double
     def moments(self, d: np.ndarray) -> tuple[float, float]:
         """Mean and sd of dᵀT; not finite where the density has no values."""
         W, Sigma = self.priors.W, self.response.Sigma
@@ -76,12 +76,14 @@ class AlongLines:
             return mean, float(np.sqrt(p @ (values - mean) ** 2))
 
     def _density(self, start: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """Shares of the density at GRID; a precision and its logarithm have one line."""
+        """Shares of the density at GRID, or NaN; a precision and its logarithm have one line."""
         for known, p in self._known:
             if np.allclose(known, a, rtol=1e-6):
                 return p
         u = start + POINTS[:, None] * a
         over = self.priors(u) + self.evidence(self.priors.statistics(u)) + POINTS**2 / 2
+        if not np.isfinite(over).all():
+            return np.full(len(GRID), np.nan)
         ratio = np.polynomial.Polynomial.fit(POINTS, over, len(POINTS) - 1)
         inner = np.clip(GRID, POINTS[0], POINTS[-1])
         log_p = ratio(inner) + ratio.deriv()(inner) * (GRID - inner) - GRID**2 / 2
