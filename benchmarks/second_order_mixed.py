@@ -1,11 +1,12 @@
 """The second order of variational mixed models of counts and of zeros and ones, against the integral.
 
-    python benchmarks/second_order_mixed.py [family ...]
+    python benchmarks/second_order_mixed.py [poisson] [bernoulli] [cost]
 
 y ~ x + (1|g) with 5 to 60 groups of 2 to 20 rows and sds 0.2 to 3, joint and separate factors, one data set
 each; the integral under the same priors by `certify()`. Of linear response and of the second order: how far
 means of coefficients and of the log precision are off, in the integral's sds, and ratios of sds; whether the
-second order was warned of (`LargeCorrection`) or refused.
+second order was warned of (`LargeCorrection`) or refused. `cost` has its processor seconds in units of one
+evaluation of value, gradient and curvature of the fit, the coefficients' best Gaussian found anew.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from certificate_speed import alternately
 
 import lrvb
+from lrvb.engine.objective import Objective
+from lrvb.estimators.mixed.fit.along_lines import AlongLines
+from lrvb.estimators.mixed.fit.joint_response import tilted
+from lrvb.estimators.mixed.integral.block_gap import BlockGap
 
 GROUPS, ROWS, SDS = (5, 20, 60), (2, 5, 20), (0.2, 0.5, 1.0, 2.0, 3.0)
 PRECISION = "log(precision[1|g])"
 NAMES = ["Intercept", "x", PRECISION]
+SIZES = (1000, 10_000, 100_000)
 
 
 def simulate(family: str, groups: int, rows: int, sd: float, seed: int) -> pd.DataFrame:
@@ -29,7 +36,9 @@ def simulate(family: str, groups: int, rows: int, sd: float, seed: int) -> pd.Da
     rng = np.random.default_rng(seed)
     g, x = np.repeat(np.arange(groups), rows), rng.normal(size=groups * rows)
     eta = 0.5 * x + sd * rng.normal(size=groups)[g]
-    if family == "poisson":
+    if family == "gaussian":
+        y = eta + rng.normal(size=len(eta))
+    elif family == "poisson":
         y = rng.poisson(np.exp(eta))
     else:
         y = (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(int)
@@ -102,5 +111,42 @@ def main(families: list[str]) -> None:
     print(by.agg(["size", "median", "max"]).round(3).to_string())
 
 
+def cost() -> None:
+    """A line for each number of rows, family and factorization."""
+    factorizations = "variational", "mean_field"
+    for case in product(SIZES, ("gaussian", "poisson", "bernoulli"), factorizations):
+        in_curvatures(*case)
+
+
+def in_curvatures(rows: int, family: str, factorization: str) -> None:
+    """All means of precisions, sd (and mean) of one quantity, a density along a line; groups of ten rows."""
+    data = simulate(family, rows // 10, 10, 0.7, 0)
+    model = lrvb.MixedModel("y ~ x + (1|g)", family=family, factorization=factorization).fit(data)
+    joint, (b, none) = model._joint, np.eye(2)[::-1] * [[1], [0]]
+    response = joint.precisions
+    gap = BlockGap(model.design_, model.priors_, model._standard, response.alpha, response.m)
+    second, d = tilted(joint, gap), np.eye(len(response.m))[1]
+    objective = Objective(response.fit.problem, response.fit.local_sum)
+    one, near, means, effect, precision, density = alternately(
+        lambda: objective.at(response.eta),
+        lambda: objective.at(response.eta * 1.001, state=response.fit.point.state),
+        lambda: tilted(joint, gap),
+        lambda: second.cumulants(b, 0 * d),
+        lambda: second.cumulants(none, d),
+        lambda: AlongLines(response, gap.evidence, second.shift).moments(d),
+        times=9 if rows < SIZES[-1] else 3,
+    )
+    print(
+        f"{rows} {family} {factorization}: {one * 1e3:.1f} ms; begun near by {near / one:.2f}, means "
+        f"{means / one:.1f}, a fixed effect {effect / one:.1f}, a log precision {precision / one:.1f}, "
+        f"its density {density / one:.1f}",
+        flush=True,
+    )
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["poisson", "bernoulli"])
+    asked = sys.argv[1:] or ["poisson", "bernoulli", "cost"]
+    if "cost" in asked:
+        cost()
+    if set(asked) - {"cost"}:
+        main([family for family in asked if family != "cost"])

@@ -133,6 +133,11 @@ class _ChunkedSum:
             return second_differences(gradient)
         return self._sum(bend_program(structure), len(m), m, R)
 
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.bend(m, R, state), self.gap_slope(m, R, state)
+
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
         return autodiff_turns(self.problem, self.chunk_size, m, S, moved)
 

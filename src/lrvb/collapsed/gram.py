@@ -107,6 +107,11 @@ class _GramBound:
         sums = self._with_thirds(A, third_program(structure), M)
         return np.asarray(bend_program(structure)(problem.traced, m, R, *sums))
 
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.bend(m, R, state), self.gap_slope(m, R, state)
+
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
         problem, structure = self.problem, self.problem.structure
         if moved:  # numbers that rows read may move features as well as coefficients

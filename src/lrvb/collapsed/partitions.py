@@ -253,6 +253,11 @@ class _BoundPartitions:
     def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
         return self._total(len(m), "bend", m, R)
 
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.bend(m, R, state), self.gap_slope(m, R, state)
+
     def turns(self, m: np.ndarray, S: np.ndarray, moved: Directions) -> np.ndarray:
         h = count(moved)
         return self._total((h + len(S), len(m) + h), "turns", m, S, moved)

@@ -11,7 +11,7 @@ functionals cᵀw of its coefficients: fitted rows, new rows, a level's coeffici
 same type. Nothing remembers: `evaluate` returns with its sums a state, from which a question about a
 point nearby may start; answers do not depend on it beyond the tolerance of an inner optimum.
 
-The second order asks how the curvature changes (`bend`), and for the `gaps`: what the best q(z) of its
+The second order asks how the curvature changes (`bends`), and for the `gaps`: what the best q(z) of its
 family leaves out of the evidence, and how that changes. The
 certificate asks for `density`: the collapsed value at many points at once. At the point moments
 m = T(α) and with rows linear in z it is Σ_n log ∫ p(x_n, z | α) dz exactly; otherwise a lower bound.
@@ -91,14 +91,16 @@ class BoundSum(Protocol):
     def density(self, points: np.ndarray, gradient: bool = False) -> Densities:
         """Values, and with `gradient=True` gradients, at many m (S, a)."""
 
-    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """∂ tr(RRᵀH̃)/∂m (a,): how the curvature changes, for a fixed R (a, k)."""
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """∂ tr(RRᵀH̃)/∂m (a,), how the curvature changes for a fixed R (a, k); and the gaps' slopes.
+
+        Those are derivatives along the columns of R, (k,).
+        """
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
         """log ∫ exp ℓ(m, T(z)) dz less the collapsed value, at many m (S, a): zero where linear in z."""
-
-    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """The derivative of the gaps along the columns of R (a, k), (k,)."""
 
     def gap_bends(
         self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None

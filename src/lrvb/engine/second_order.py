@@ -30,12 +30,17 @@ from .response import Response
 
 @dataclass(frozen=True)
 class Refined:
-    """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z."""
+    """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z.
+
+    Where the density itself was asked, `off` (q, 2) is how far the corrected mean is from its mean, in its
+    sds, and the ratio of the corrected sd to its sd; (0, 1) elsewhere.
+    """
 
     shift: np.ndarray
     first: np.ndarray
     variance: np.ndarray
     log_evidence: float
+    off: np.ndarray | None = None
 
 
 class Quantity(NamedTuple):
@@ -141,14 +146,14 @@ class SecondOrder:
         near = around(fit.m, R)
         _, slopes = global_density_program(fit.problem.structure, True)(fit.problem.traced, near)
         c = second_differences(np.asarray(slopes))
+        slope = np.zeros(R.shape[1])
         if self.rows is not None:
-            c = c + self.rows.bend(fit.m, R, self._base.state)
+            bend, slope = self.rows.bends(fit.m, R, self._base.state)
+            c = c + bend
         directions = _directions(self.V_root, Q)  # B = Σ_k (1/β_k − 1) b_k b_kᵀ
         means = means_program(fit.problem.structure)(around(fit.eta, directions))
         e = second_differences(np.asarray(means), 1 / beta - 1)
-        shift = 0.5 * (Sigma @ (c + self.H @ e) + e)
-        if self.rows is not None:
-            shift = shift + R @ self.rows.gap_slope(fit.m, R, self._base.state)
+        shift = 0.5 * (Sigma @ (c + self.H @ e) + e) + R @ slope
         if not np.isfinite(shift).all():
             raise InvalidModel(
                 "The second order of the means is not finite: a step of a fiftieth of an sd leaves the "

@@ -12,6 +12,7 @@ from block_cases import KINDS, UNCOUPLED, block_of, blocks_of, dense_rows, flat,
 from lrvb.collapsed.gaussian.arrow import Blocks
 from lrvb.collapsed.gaussian.best_gaussian import NoResponse
 from lrvb.collapsed.gaussian.block import BlockSum
+from lrvb.numerics.second_differences import around, first_differences, second_differences
 
 COUPLED = [kind for kind in KINDS if kind not in UNCOUPLED]
 
@@ -103,3 +104,31 @@ def test_absolute_value_of_the_bound():
     assert_allclose(block.evaluate(m).value + constant, evidence, rtol=1e-11)
     separate, _, _ = block_of("gaussian", True, True)
     assert separate.evaluate(m).value + constant < evidence
+
+
+@pytest.mark.parametrize(("kind", "crossed"), [("gaussian", False), ("gaussian", True)])
+def test_changes_are_those_of_differences_along_any_root(kind, crossed):
+    """From as few points as coordinates move the factor: bend and slopes as along every column of R."""
+    block, m, _ = block_of(kind, crossed, separate=True)
+    rng = np.random.default_rng(0)
+    R = 0.1 * np.abs(m).min() * rng.normal(size=(len(m), len(m)))
+    points = around(m, R)
+    bend, slopes = block.bends(m, R)
+    expected = second_differences(block.density(points, gradient=True).gradient)
+    assert_allclose(bend, expected, atol=1e-3 * np.abs(expected).max())
+    steps = first_differences(block.gaps(points))
+    assert_allclose(slopes, steps, atol=1e-3 * np.abs(steps).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_under_another_tilt_is_only_a_start(kind):
+    """At the same m: value, gradient, curvature and means are those of a search from nothing."""
+    block, m, _ = block_of(kind, False, False)
+    state = block.evaluate(m).state
+    tilted = block.pulled(np.array([0.3, -0.2]))
+    near, anew = tilted.evaluate(m, 2, state), tilted.evaluate(m, 2)
+    assert_allclose(near.state.best.mu.rest, anew.state.best.mu.rest, rtol=1e-8)
+    assert np.abs(near.state.best.mu.rest - state.best.mu.rest).max() > 1e-3
+    assert_allclose(near.value, anew.value, rtol=1e-9)
+    assert_allclose(near.gradient, anew.gradient, rtol=1e-7)
+    assert_allclose(near.curvature, anew.curvature, rtol=1e-5, atol=1e-8)

@@ -19,16 +19,18 @@ from .precisions import Precisions
 
 
 class Tangents(NamedTuple):
-    """The tangents at m of every flat coordinate that the factor depends on."""
+    """The tangents, at m and a pull (p,), of every flat coordinate that the factor depends on."""
 
     m: np.ndarray
+    pull: np.ndarray
     steps: list[tuple[int, Tangent]]
 
 
 class BlockState(NamedTuple):
-    """The best Gaussian at m, and the last tangents known, of this m or of an earlier one."""
+    """The best Gaussian at m and a pull (p,), and the last tangents known, of this or an earlier place."""
 
     m: np.ndarray
+    pull: np.ndarray
     best: BestGaussian
     tangents: Tangents | None = None
 
@@ -130,31 +132,35 @@ class BlockSum:
         slope = np.stack([s.gradient for s in sums]) if gradient else None
         return Densities(np.array([s.value for s in sums]), slope)
 
-    def bend(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """∂ tr(RRᵀH̃)/∂m, by second differences of the gradient."""
-        gradient = self.density(around(m, R), gradient=True).gradient
-        assert gradient is not None
-        return second_differences(gradient)
+    def bends(
+        self, m: np.ndarray, R: np.ndarray, state: BlockState | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """By differences of gradients and gaps at two points for each coordinate that moves the factor."""
+        moving = self.precisions.moving
+        columns = np.zeros((len(m), len(moving)))
+        columns[moving] = root = np.linalg.cholesky(R[moving] @ R[moving].T)
+        near = [self.evaluate(point, 1, state) for point in around(m, columns)]
+        gaps = [np.nan if at.state is None else self.gap_at(at.state) for at in near]
+        slope = np.linalg.solve(root.T, first_differences(np.array(gaps)))
+        return second_differences(np.stack([at.gradient for at in near])), R[moving].T @ slope
 
     def gaps(self, points: np.ndarray) -> np.ndarray:
-        """½ log |M| − ½ log |Σ| of a gaussian response: what separate factors leave out; else by `gap`."""
+        """One optimum after another."""
         return self._gaps(points)
 
     def _gaps(self, points: np.ndarray, state: BlockState | None = None) -> np.ndarray:
-        found = [self.collapse(m, state) for m in points]
+        return np.array([self.gap_at(self.collapse(m, state)) for m in points])
+
+    def gap_at(self, state: BlockState) -> float:
+        """½ log |M| − ½ log |Σ| of a gaussian response: what separate factors leave out; else by `gap`."""
         if isinstance(self.rows, LeastSquares):
-            logdets = [(at.best.Sigma.logdet, at.best.M.logdet) for at in found]
-            return np.array([0.5 * (own - joint) for own, joint in logdets])
+            return 0.5 * (state.best.Sigma.logdet - state.best.M.logdet)
         assert self.gap is not None
-        return np.array([self.gap(self, at) for at in found])
+        return self.gap(self, state)
 
     def tilted_value(self, state: BlockState) -> float:
         """The value at a state, with the tilt."""
         return self.evaluate(state.m, 1, state).value + self.pull.dot(state.best.mu)
-
-    def gap_slope(self, m: np.ndarray, R: np.ndarray, state: Any = None) -> np.ndarray:
-        """By differences."""
-        return first_differences(self._gaps(around(m, R), state))
 
     def gap_bends(
         self, m: np.ndarray, velocity: np.ndarray, turn: np.ndarray, state: Any = None
@@ -195,7 +201,7 @@ class BlockSum:
         """
         start = None
         if state is not None:
-            if np.array_equal(state.m, m):
+            if self._is_at(state, m):
                 return state
             start = state.best
             if state.tangents is not None and np.array_equal(state.tangents.m, state.m):
@@ -203,12 +209,18 @@ class BlockSum:
                 start = self.rows.extrapolate(start, steps)
         prior, s = self.precisions.prior(m), self.precisions.s(m)
         best = self.rows.solve(prior, prior.times(self.center) + self.pull, s, start)
-        return BlockState(np.array(m), best, None if state is None else state.tangents)
+        pull = self.pull.rest[: self.layout.p]
+        return BlockState(np.array(m), pull, best, None if state is None else state.tangents)
+
+    def _is_at(self, known: BlockState | Tangents, m: np.ndarray) -> bool:
+        """Whether that is known of this m, under this tilt."""
+        pull = self.pull.rest[: self.layout.p]
+        return np.array_equal(known.m, m) and np.array_equal(known.pull, pull)
 
     def _with_tangents(self, state: BlockState) -> BlockState:
         """The state with the tangents at its own m; those of an earlier one are a first guess."""
         known = state.tangents
-        if known is not None and np.array_equal(known.m, state.m):
+        if known is not None and self._is_at(known, state.m):
             return state
         best, precisions, steps = state.best, self.precisions, []
         guesses = {} if known is None else {at: step.v for at, step in known.steps}
@@ -221,7 +233,7 @@ class BlockSum:
             at = precisions.scale
             zeros = self.layout.zeros()
             steps.append((at, self.rows.tangent(best, zeros, None, 1.0, guesses.get(at))))
-        return state._replace(tangents=Tangents(state.m, steps))
+        return state._replace(tangents=Tangents(state.m, state.pull, steps))
 
     def _curvature(self, state: BlockState) -> np.ndarray:
         precisions, mu, size = self.precisions, state.best.mu, len(state.m)

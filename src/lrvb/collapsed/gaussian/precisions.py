@@ -63,6 +63,11 @@ class Precisions:
             self.scale = alpha.slices[rows].start
             self.logdets.append((self.scale + 1, 0.5 * (layout.n if count is None else count)))
 
+    @property
+    def moving(self) -> list[int]:
+        """The flat coordinates on which the factor depends; the value is linear in the others."""
+        return [d.at for d in self.directions] + ([] if self.scale is None else [self.scale])
+
     def prior(self, m: np.ndarray) -> Prior:
         """P at m."""
         return self._assemble([self.matrix(t, m) for t in range(len(self.terms))], self.P0)

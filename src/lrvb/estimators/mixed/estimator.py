@@ -221,7 +221,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     ) -> None:
         """Keep a fit; `derived` adds sds and correlations to its names."""
         judge = self.factorization != "blocked" or None  # another has tried to integrate
-        gap = BlockGap(design, priors, standard, joint.precisions.alpha)
+        gap = BlockGap(design, priors, standard, joint.precisions.alpha, joint.precisions.fit.m)
 
         def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
             return Posterior(

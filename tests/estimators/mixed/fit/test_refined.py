@@ -8,6 +8,7 @@ import pytest
 
 import lrvb
 from lrvb.collapsed.gaussian.block import BlockSum
+from lrvb.collapsed.gaussian.reweighted import Reweighted
 
 NAMES = ["log(precision[1|g])", "log(precision[residual])"]
 
@@ -67,6 +68,30 @@ def test_fixed_effects_and_precisions_approach_the_integral(data, factorization,
     ratio = np.log(posterior.sd(names) / sd).abs()
     corrected = np.log(refined["sd"] / sd).abs()
     assert (corrected < np.maximum(ratio / 2, 0.03)).all()
+
+
+@pytest.mark.parametrize("factorization", ["variational", "mean_field"])
+def test_best_gaussians_are_found_once_and_from_the_fit(data, factorization, monkeypatch):
+    """Of counts: two for the precision, two a quantity; of separate factors as many joint ones beside them.
+
+    Only the first joint one begins anew.
+    """
+    counts = data.assign(y=np.maximum(data["y"].round(), 0))
+    model = lrvb.MixedModel("y ~ x + (1|g)", family="poisson", factorization=factorization)
+    posterior = model.fit(counts).posterior_
+    begun, solve = [], Reweighted.solve
+
+    def counted(self, prior, pull, s, start=None):
+        begun.append((self.masks is None, start is None))
+        return solve(self, prior, pull, s, start)
+
+    monkeypatch.setattr(Reweighted, "solve", counted)
+    posterior.refined(["Intercept", "x"])
+    separate = factorization == "mean_field"
+    assert begun.count((False, False)) == 6 * separate
+    assert begun.count((True, False)) == 6
+    assert begun.count((True, True)) == separate
+    assert len(begun) == 6 + 7 * separate
 
 
 def test_an_integrated_model_is_exact_already(data):

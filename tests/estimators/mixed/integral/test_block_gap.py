@@ -54,7 +54,9 @@ def test_with_levels_alone_value_and_gap_are_the_integral(family, factorization)
     data = simulated(family, 12, 4, 1.0, 0.0)
     model = lrvb.MixedModel("y ~ 0 + (1|g)", family=family, factorization=factorization).fit(data)
     block, alpha = model._arrangement.block, model._joint.precisions.alpha
-    gap = BlockGap(model.design_, model.priors_, model._standard, alpha)
+    gap = BlockGap(
+        model.design_, model.priors_, model._standard, alpha, model.posterior_._response.m
+    )
     for m in (np.array([1.5, 0.2]), np.array([0.4, -1.1])):
         state = block.collapse(m)
         found = block.evaluate(m, 1, state).value + gap(block, state)
@@ -72,7 +74,9 @@ def test_effects_of_rows_are_levels_too():
     for factorization in FACTORS:
         model = lrvb.MixedModel(formula, family="poisson", factorization=factorization).fit(data)
         block, alpha = model._arrangement.block, model._joint.precisions.alpha
-        gap = BlockGap(model.design_, model.priors_, model._standard, alpha)
+        gap = BlockGap(
+            model.design_, model.priors_, model._standard, alpha, model.posterior_._response.m
+        )
         state = block.collapse(m)
         values.append(block.evaluate(m, 1, state).value)
         found.append(values[-1] + gap(block, state))

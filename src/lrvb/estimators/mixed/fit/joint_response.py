@@ -6,9 +6,8 @@ Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +16,7 @@ from ....collapsed.gaussian.block import BlockState, BlockSum
 from ....collapsed.gaussian.functionals import CoefficientResponse, Functionals
 from ....collapsed.seam import LocalResponse
 from ....engine.response import Response
-from ....engine.second_order import Refined, SecondOrder, linear
+from ....engine.second_order import Refined
 from ....errors import InvalidModel
 from ....numerics.algebra import local_covariance
 from ....posterior.blocks import RealBlock
@@ -26,9 +25,20 @@ from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
 from ..design.design import Design
 from ..design.standardised import Standardisation
+from .along_lines import AlongLines
 from .averaged_covariance import averaged_conditional
 from .precision_model import block_name
-from .tilted_coefficients import fixed_effect
+from .tilted_block import TiltedBlock
+
+
+class Gap(Protocol):
+    """What the best Gaussian of rows that are not gaussian leaves out."""
+
+    def __call__(self, block: BlockSum, state: BlockState) -> float:
+        """At a state of the block."""
+
+    def evidence(self, points: np.ndarray) -> np.ndarray:
+        """log ∫ of the coefficients, of any rows, at point moments of the precisions (S, a)."""
 
 
 class JointResponse(NamedTuple):
@@ -72,24 +82,20 @@ def join(
 def refine_joint(
     joint: JointResponse,
     standard: Standardisation,
-    gap: Callable[[BlockSum, BlockState], float],
+    gap: Gap,
     asked: Any,
 ) -> Refined:
     """Second-order means and variances of fixed effects and of the precisions' statistics.
 
-    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. `gap` is what the best
-    Gaussian of rows that are not gaussian leaves out.
+    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. Of precisions that are not
+    well known the density says whether the correction can be believed.
     """
     if callable(asked):
         raise InvalidModel(
             "The second order of a mixed model is known of its coefficients and precisions by name, not "
             "of functions."
         )
-    fit = joint.precisions.fit
-    assert isinstance(fit.local_sum, BlockSum)
-    response = replace(joint.precisions, fit=replace(fit, local_sum=fit.local_sum.with_gap(gap)))
-    second = SecondOrder(response)
-    size = len(response.m)
+    response, size = joint.precisions, len(joint.precisions.m)
     start = len(joint.estimate.m) - size
     beta, own = asked[:, :start], asked[:, start : start + size]
     if np.count_nonzero(asked) != np.count_nonzero(beta) + np.count_nonzero(own):
@@ -98,25 +104,31 @@ def refine_joint(
             "The second order of a mixed model is known of its fixed effects and precisions: ask for "
             f'their names, such as {known[:2]}; factorization="blocked" has sds exactly.'
         )
-    logs = [at for at, _ in fit.local_sum.precisions.logdets if not own[:, at].any()]
+    second = tilted(joint, gap)
+    logs = [at for at, _ in second.block.precisions.logdets if not own[:, at].any()]
     labels = response.alpha.names()
     sd = np.sqrt(np.diag(response.Sigma))
     warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
-    found = [
-        fixed_effect(second, standard.T.T @ b) if b.any() else _of_precisions(second, d)
-        for b, d in zip(beta, own, strict=True)
-    ]
+    found = [second.cumulants(standard.T.T @ b, d) for b, d in zip(beta, own, strict=True)]
     shift, first, variance = np.array(found).reshape(-1, 3).T
     if not (variance > 0).all():
         raise InvalidModel(
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    return Refined(shift, first, variance, fit.elbo + second.loop)
+    lines = AlongLines(response, gap.evidence, second.shift)
+    off = [lines.off(d, each) for d, each in zip(own, found, strict=True)]
+    return Refined(shift, first, variance, response.fit.elbo + second.g, np.reshape(off, (-1, 2)))
 
 
-def _of_precisions(second: SecondOrder, d: np.ndarray) -> tuple[float, float, float]:
-    return second.mean(linear(d)), *second.variance(linear(d))
+def tilted(joint: JointResponse, gap: Gap) -> TiltedBlock:
+    """The second order at the optimum; the means of the precisions' statistics are known with it."""
+    fit = joint.precisions.fit
+    assert isinstance(fit.local_sum, BlockSum)
+    block = fit.local_sum.with_gap(gap)
+    given = joint.coefficients.with_conditional(block.conditional(fit.point.state))
+    response = replace(joint.precisions, fit=replace(fit, local_sum=block))
+    return TiltedBlock(response, block, given)
 
 
 def _beside(precisions: Estimate, beta: LocalResponse) -> Estimate:

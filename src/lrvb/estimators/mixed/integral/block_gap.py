@@ -31,12 +31,16 @@ from .statement import state
 
 @dataclass(frozen=True, eq=False)
 class BlockGap:
-    """log ∫ of the coefficients given the precisions, less the ELBO of a fit's block, at a state of it."""
+    """log ∫ of the coefficients given the precisions, less the ELBO of a fit's block, at a state of it.
+
+    States will be near the precisions' moments m.
+    """
 
     design: Design
     priors: MixedPriors
     standard: Standardisation
     alpha: MeanField
+    m: np.ndarray
 
     def __call__(self, block: BlockSum, state: BlockState) -> float:
         """Tilts of the block are those of both."""
@@ -44,9 +48,18 @@ class BlockGap:
             return gap(self.layout, self.gaussian(block, state)).total
         p = block.layout.p
         whole = self.arrangement.block.pulled(block.pull.rest[:p])
-        best = whole.collapse(state.m)
+        best = whole.collapse(state.m, self.center)
         between = whole.tilted_value(best) - block.tilted_value(state)
         return between + gap(self.layout, self.gaussian(whole, best)).total
+
+    def evidence(self, points: np.ndarray) -> np.ndarray:
+        """log ∫ of the coefficients at point moments of the precisions (S, a); −∞ where there is none."""
+        whole = self.arrangement.block.with_gap(self)
+        found = [whole.evaluate(m, 1, self.center) for m in points]
+        values = [
+            -np.inf if at.state is None else at.value + whole.gap_at(at.state) for at in found
+        ]
+        return np.array(values)
 
     @cached_property
     def layout(self) -> Layout:
@@ -62,6 +75,12 @@ class BlockGap:
         """All coefficients in one factor."""
         prior = fixed_prior(self.priors, self.standard)
         return arrange(self.design, self.alpha, self.standard, prior, "variational")
+
+    @cached_property
+    def center(self) -> BlockState:
+        """Of all coefficients in one factor, at m: with tangents, from which states near by begin."""
+        found: BlockState = self.arrangement.block.evaluate(self.m).state
+        return found
 
     def gaussian(self, block: BlockSum, state: BlockState) -> Gaussian:
         """The best Gaussian at a state of a joint block, in the order of the design."""

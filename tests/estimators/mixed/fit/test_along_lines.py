@@ -1,0 +1,131 @@
+"""The density of precisions along lines: against fine grids of the exact posterior, and what it warns of."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logsumexp
+
+import lrvb
+from lrvb.engine.second_order import Refined
+from lrvb.estimators.mixed.fit.along_lines import AlongLines
+from lrvb.estimators.mixed.fit.joint_response import tilted
+from lrvb.estimators.mixed.integral.block_gap import BlockGap
+from lrvb.posterior.correction import warn_large_second_order
+from lrvb.prior import Gamma
+
+NODES = np.linspace(-8, 8, 401)  # of a standard normal
+LOG_W = -(NODES**2) / 2 - logsumexp(-(NODES**2) / 2)
+T = np.linspace(-4, 8, 1201)  # log precisions
+
+
+def simulated(family: str, groups: int, rows: int, sd: float, seed: int, slope: float = 0.0):
+    rng = np.random.default_rng(seed)
+    g, x = np.repeat(np.arange(groups), rows), rng.normal(size=groups * rows)
+    eta = slope * x + sd * rng.normal(size=groups)[g]
+    if family == "gaussian":
+        y = eta + rng.normal(size=len(eta))
+    elif family == "poisson":
+        y = rng.poisson(np.exp(eta)).astype(float)
+    else:
+        y = (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
+    return pd.DataFrame({"y": y, "x": x, "g": g})
+
+
+def along(model: lrvb.MixedModel, aside: np.ndarray | float = 0.0) -> AlongLines:
+    """Of a fit, its points at the second order's means and so far aside."""
+    response = model.posterior_._response
+    gap = BlockGap(model.design_, model.priors_, model._standard, response.alpha, response.m)
+    second = tilted(model._joint, gap)
+    return AlongLines(response, gap.evidence, second.shift + aside)
+
+
+@pytest.mark.parametrize("factorization", ["variational", "mean_field"])
+@pytest.mark.parametrize(("family", "sd"), [("poisson", 0.6), ("bernoulli", 1.0)])
+def test_a_precision_alone_has_the_moments_of_its_posterior(family, sd, factorization):
+    """y ~ 0 + (1|g): levels' sums are exact, and log τ and τ have one dimension, on a fine grid."""
+    data = simulated(family, 60, 6, sd, 1)
+    model = lrvb.MixedModel("y ~ 0 + (1|g)", family, {"1|g": Gamma(2, 0.5)}, factorization)
+    model.fit(data)
+    eta = NODES[:, None] / np.exp(T / 2)
+    kernel = np.exp(eta) if family == "poisson" else np.logaddexp(0, eta)
+    log_p = 2 * T - 0.5 * np.exp(T)
+    for (total, n), times in data.groupby("g")["y"].agg(["sum", "size"]).value_counts().items():
+        log_p = log_p + times * logsumexp(total * eta - n * kernel + LOG_W[:, None], axis=0)
+    p = np.exp(log_p - logsumexp(log_p))
+    lines = along(model)
+    for d, values, within in (
+        ([0.0, 1.0], T, 0.02),
+        ([1.0, 0.0], np.exp(T), 0.05),
+    ):  # τ's tail is long
+        mean = p @ values
+        sd_ = np.sqrt(p @ (values - mean) ** 2)
+        found, spread = lines.moments(np.array(d))
+        assert abs(found - mean) < 0.02 * sd_
+        assert abs(np.log(spread / sd_)) < within
+    assert len(lines._known) == 1
+
+
+def test_the_points_follow_the_second_order():
+    """Where the posterior is nearly normal the answer does not depend on where the points stand."""
+    model = lrvb.MixedModel("y ~ x + (1|g)", factorization="mean_field")
+    model.fit(simulated("gaussian", 60, 6, 1.0, 2, 0.5))
+    response = model.posterior_._response
+    d = np.array([0.0, 1.0, 0.0, 0.0])
+    sd = np.sqrt(d @ response.Sigma @ d)
+    near, far = (along(model, k * response.Sigma @ d / sd).moments(d) for k in (0.0, 0.3))
+    assert abs(near[0] - far[0]) < 0.01 * sd
+    assert abs(near[1] / far[1] - 1) < 0.01
+
+
+def test_a_correction_the_wrong_way_is_a_warning():
+    """Below half an sd, from 0.12 sd on one side to 0.32 on the other: the density knows."""
+    data = simulated("bernoulli", 20, 20, 0.5, 71, 0.5)
+    model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli", factorization="mean_field")
+    posterior = model.fit(data).posterior_
+    name = "log(precision[1|g])"
+    with pytest.warns(lrvb.LargeCorrection, match="By the density itself") as caught:
+        refined = posterior.refined(name).loc[name]
+    warning = caught[0].message
+    assert abs(warning.shift) < 0.5
+    assert abs(warning.ratio - 1) < 0.5
+    exact = posterior.certify().summary().loc[name]
+    assert abs(posterior.mean(name).iloc[0] - exact["mean"]) < 0.2 * exact["sd"]
+    assert refined["mean"] - exact["mean"] > 0.2 * exact["sd"]
+
+
+@pytest.mark.parametrize(
+    ("off", "warns"),
+    [((0.1, 1.1), False), ((-0.25, 1.0), True), ((0.0, 0.8), True), ((np.nan, np.nan), True)],
+)
+def test_what_the_density_says_is_a_warning_beyond_what_is_wrong(off, warns):
+    """A fifth of an sd, or 15 % of it; no answer is none."""
+    second = Refined(np.array([0.3]), np.ones(1), np.ones(1), 0.0, np.array([off]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_large_second_order(second, ["t"])
+    assert len(caught) == warns
+
+
+def test_precisions_that_are_well_known_ask_no_density(monkeypatch):
+    """Hundreds of levels: more points would say nothing. Nor of a fixed effect."""
+    asked = []
+    own = AlongLines.moments
+    monkeypatch.setattr(AlongLines, "moments", lambda *a: asked.append(1) or own(*a))
+    for groups, times in ((300, 0), (12, 1)):
+        data = simulated("poisson", groups, 4, 1.0, 4)
+        model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
+        model.fit(data).posterior_.refined(["Intercept", "log(precision[1|g])"])
+        assert len(asked) == times
+
+
+def test_no_density_is_no_answer():
+    """Where the coefficients have no integral at one of the points."""
+    model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
+    model.fit(simulated("poisson", 12, 4, 1.0, 4))
+    lines = along(model)
+    lines.evidence = lambda points: np.where(np.arange(len(points)) == 1, -np.inf, 0.0)
+    assert np.isnan(lines.moments(np.array([0.0, 1.0]))).all()
