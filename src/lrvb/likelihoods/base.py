@@ -50,6 +50,8 @@ class Likelihood:
     translates: ClassVar[bool] = False
     #: whether the fixed effects may have an intercept; otherwise a dispersion carries the level
     intercept: ClassVar[bool] = True
+    #: whether y must vary: one that is the same in every row tells nothing
+    varies: ClassVar[bool] = False
     #: whether y is the number of a category, with `probabilities` of each
     categorical: ClassVar[bool] = False
     #: the dispersion whose first coordinate does to log p what η does with the other sign
@@ -281,14 +283,14 @@ def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> Non
         )
 
 
-def require_varying(name: str, y: np.ndarray) -> None:
+def require_varying(name: str, low: float, high: float) -> None:
     """Not the same number in every row."""
-    if np.ptp(y) == 0:
+    if low == high:
         raise InvalidData(
-            f"The response '{name}' is {y[0]:g} in every row, so that nothing is left to explain; "
+            f"The response '{name}' is {low:g} in every row, so that nothing is left to explain; "
             "choose a response that varies.",
             column=name,
-            value=float(y[0]),
+            value=low,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..numerics.functions import NUMPY
-from .base import LikelihoodRows, Refuse, require_positive, require_varying
+from .base import LikelihoodRows, Refuse, require_positive
 from .expectation import Expectation
 from .gaussian import GAUSSIAN, Gaussian
 from .given import NOTHING, Given
@@ -95,9 +95,8 @@ class LogNormal(Gaussian):
         return np.exp(GAUSSIAN.averaged_quantile(mean, v, prob, given))
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """Positive numbers that vary."""
+        """Positive numbers."""
         require_positive(names["response"], y, refuse, "a log-normal response")
-        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """log y, with its precision."""

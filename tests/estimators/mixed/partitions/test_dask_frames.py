@@ -141,11 +141,21 @@ def test_missing_values_are_counted(data):
         ("y ~ 1 + (1|z)", {"z": "one"}, "single level 'one'"),
         ("y ~ q + (1|g)", {}, "no column 'q'"),
         ("y ~ h + (1|g)", {"h": np.inf}, "infinite"),
+        ("y ~ x + (1|g)", {"y": 3.0}, "'y' is 3 in every row"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(data, formula, change, match):
     with pytest.raises(lrvb.LrvbError, match=match):
         lrvb.MixedModel(formula).fit(frame(data.fillna({"x": 0.0}).assign(**change)))
+
+
+def test_a_partition_may_have_one_response():
+    """Rows in the order of a response of many zeros: what all of them show is all that is asked."""
+    data = table().dropna().assign(y=lambda d: np.maximum(d.y - 35.0, 0.0)).sort_values("y")
+    assert (data.y == 0).mean() > 1 / 3
+    here = lrvb.MixedModel("y ~ x + (1|g)").fit(data).summary()
+    there = lrvb.MixedModel("y ~ x + (1|g)").fit(frame(data)).summary()
+    assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
 @pytest.fixture

@@ -303,14 +303,15 @@ def read_design(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     weights: str | None = None,
     structures: Mapping[str, Any] | None = None,
+    few: bool = False,
 ) -> Design:
-    """The design, whether or not its columns can be told apart."""
+    """The design, whether or not its columns can be told apart; `few` rows stand for many."""
     likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula, named = read_formula(formula, column_names(data), own, weights)
     table = read_table(data, named, missing)._replace(functions=own)
     counts, table = split_weights(weights, table)
-    y, trials = read_response(formula, table, likelihood)
+    y, trials = read_response(formula, table, likelihood, few)
     X, fixed = build_block(formula.fixed, table)
     if not likelihood.intercept:
         fixed = fixed.without_intercept()

@@ -16,6 +16,7 @@ from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
+from ....likelihoods.base import require_varying
 from ..design.design import Design, build, read_design
 from ..design.groups import Factor
 from ..design.naming import read_formula
@@ -62,7 +63,7 @@ def build_partitioned(
             design = _scattered(read, data, parts, named, found, units, family, functions, gather)
         return gather() if design is None else design
     survey.refuse_learning(read)
-    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    small = _small(read, found, units, family, functions)
     return _from_sums(small, named, parts, found.dropped)
 
 
@@ -113,7 +114,7 @@ def _scattered(
     """Levels' rows brought together, those of each into one partition; None where that would not do."""
     if survey.learning(read) or not scattered.is_countable(family):
         return None
-    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    small = _small(read, found, units, family, functions)
     codes = functools.partial(
         parts.numbered, functools.partial(rows.codes_part, _bare(small), named)
     )
@@ -123,7 +124,7 @@ def _scattered(
     by = small.coders[small.terms[layout.kept].factor]
     own = shuffled_parts(data, named, by.columns)
     arrays = own.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    measured = _measured(small, arrays)
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns = centred(measured.X, intercept)
@@ -151,7 +152,7 @@ def _scattered(
 def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
     """Measures in one pass, the rows that stand for all in another."""
     arrays = parts.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    measured = _measured(small, arrays)
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns = centred(measured.X, intercept)
@@ -164,6 +165,26 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
     left = _left(reduced, measured.y)
     given = _elsewhere(small, measured.y.n, dropped)
     return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
+
+
+def _small(
+    read: Formula,
+    found: survey.Survey,
+    units: list[survey.Unit],
+    family: Likelihood,
+    functions: Mapping[str, Callable[..., Any]] | None,
+) -> Design:
+    """The design of a table that has every label. See: small_table."""
+    table = survey.small_table(found, units)
+    return read_design(read, table, family, functions=functions, few=True)
+
+
+def _measured(small: Design, arrays: DaskPartitions) -> rows.Measured:
+    """Measures of all rows; a response that should vary and does not is refused as in memory."""
+    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    if small.family.varies:
+        require_varying(small.formula.response, *measured.ends)
+    return measured
 
 
 def _bare(small: Design) -> Design:
