@@ -76,7 +76,7 @@ class Priors(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
+    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n, G), C, the gradient."""
 
     step: np.ndarray
     length: np.ndarray

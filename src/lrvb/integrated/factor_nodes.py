@@ -209,26 +209,30 @@ class FactorNodes(FactorDensity):
     def _modes(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
+        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q).
+
+        Points rest where all groups are there, and groups once they are: a group's mode hangs on no other's.
+        """
         begun = self._step(sums, precision, z)
         step, C, gain = begun.step, begun.C, (begun.gradient * begun.step).sum(-1)
-        z = z + step
-        far = np.flatnonzero(begun.length > close)
-        step, gain = step[far], gain[far]
+        z, away = z + step, begun.length > close
+        far = np.flatnonzero(away.any(1))
+        step, gain, away = step[far], gain[far], away[far]
         for _ in range(_STEPS):
             if not len(far):
                 break
             found = self._step(sums.take(far), precision[far], z[far])
-            C[far] = found.C
+            C[far] = np.where(away[..., None, None], found.C, C[far])
             # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever;
             # but so close to it that is rounding
             over = ((found.gradient * step).sum(-1) < -gain) & (gain > close**2)
             step = np.where(over[..., None], -step / 2, found.step)
-            z[far] += step
+            z[far] += np.where(away[..., None], step, 0.0)
             gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))
             step = np.where(over[..., None], -step, step)
-            left = (found.length > close) | over.any(1)
-            far, step, gain = far[left], step[left], gain[left]
+            away &= (found.length > close) | over
+            left = away.any(1)
+            far, step, gain, away = far[left], step[left], gain[left], away[left]
         return z, C
 
     def _guess(self, theta: np.ndarray) -> np.ndarray:
