@@ -15,6 +15,7 @@ from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
 from .quantiles import averaged_quantile
+from .totals import Totals
 
 _STEP = 1e-4  # of central differences in η: first derivatives to 1e-8, second to 1e-7
 
@@ -211,9 +212,9 @@ class Likelihood:
         guess = self.link.apply((y + y.mean()) / 2)
         return guess, self.slope(guess, given) ** 2 / self.variance(guess, given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
-        """The link of the mean response, where the prior of an intercept is centred."""
-        return float(np.mean(self.link.apply(y.mean()) - offset))
+    def level(self, rows: Totals) -> float:
+        """The link of the mean response less the mean offset, where the prior of an intercept is centred."""
+        return float(self.link.apply(np.asarray(rows.y / rows.n))) - rows.offset / rows.n
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """+1 where log p never falls as η rises, −1 where as η falls, 0 where it is bounded on both sides.

@@ -13,6 +13,7 @@ from .expectation import Expectation
 from .gaussian import GAUSSIAN, Gaussian
 from .given import NOTHING, Given
 from .links import LOG, Link
+from .totals import Totals
 
 
 class LogNormal(Gaussian):
@@ -102,9 +103,9 @@ class LogNormal(Gaussian):
         """log y, with its precision."""
         return GAUSSIAN.start(np.log(y), given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """The mean of log y less the offset."""
-        return float(np.mean(np.log(y) - offset))
+        return (rows.y - rows.offset) / rows.n
 
 
 class LogNormalRows(LikelihoodRows):

@@ -174,6 +174,8 @@ def counts(n=3000, levels=300):
         {
             "n": rng.poisson(np.exp(eta)),
             "k": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
+            "w": np.exp(eta) * rng.gamma(3.0, size=n),
+            "z": rng.poisson(np.exp(eta)) * (rng.random(n) < 0.8),
             "trials": trials,
             "x": x,
             "o": o,
@@ -188,6 +190,8 @@ def counts(n=3000, levels=300):
     [
         ("n ~ x + c + offset(o) + (1|g)", "poisson"),
         ("prop(k, trials) ~ x + offset(o) + (1|g)", "binomial"),
+        ("w ~ x + c + offset(o) + (1|g)", "gamma"),
+        ("z ~ x + c + (1|g)", "hurdle_poisson"),
     ],
 )
 @pytest.mark.usefixtures("at_once")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ....integrated.crossed import MOST_DRAWN
-from ....integrated.density import Density
 from ..design.design import Design
 from ..design.groups import Factor
 from ..design.terms import refuse_same_groups
@@ -32,8 +31,8 @@ class Layout(NamedTuple):
 def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
     """The layout of terms whose sums stay where the rows are; None of others. codes() are all parts', (F, n).
 
-    One factor with one effect a level or two; two factors with an intercept each, one within the other; or
-    crossed ones of counts that are sums of rates, with at most 50 levels of the smaller.
+    One factor with one effect a level or two; two factors with an intercept each, one within the other, or
+    crossed with at most 50 levels of the smaller.
     """
     terms = design.terms
     if len(design.factors) == 1:
@@ -48,10 +47,7 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
     if parent is not None:
         _refuse_same(design, outer, inner, parent)
         return Layout("nested", (first, second), first)
-    rates = Density(design.family).exponential == "rate"
-    return (
-        Layout("crossed", (first, second), second) if rates and min(levels) <= MOST_DRAWN else None
-    )
+    return Layout("crossed", (first, second), second) if min(levels) <= MOST_DRAWN else None
 
 
 def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:

@@ -14,9 +14,11 @@ import pandas as pd
 from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
+from ....integrated.crossed import MOST_DRAWN
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
 from ....likelihoods.base import require_varying
+from ....likelihoods.totals import join
 from ..design.design import Design, build, read_design
 from ..design.groups import Factor
 from ..design.naming import read_formula
@@ -32,9 +34,9 @@ from .nesting import layout_of
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts or zeros and ones in one "
-    "factor or in two that are nested, and of Poisson counts in two that are crossed "
-    "(factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts (inflated ones apart), "
+    "zeros and ones, or gamma waiting times in one factor or in two, nested or crossed with up to "
+    f"{MOST_DRAWN} levels of the smaller (factorization='blocked')"
 )
 
 
@@ -112,7 +114,7 @@ def _scattered(
     gather: Callable[[], Design],
 ) -> Design | None:
     """Levels' rows brought together, those of each into one partition; None where that would not do."""
-    if survey.learning(read) or not scattered.is_countable(family):
+    if survey.learning(read) or not scattered.can_scatter(family):
         return None
     small = _small(read, found, units, family, functions)
     codes = functools.partial(
@@ -132,7 +134,7 @@ def _scattered(
     if names:
         root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
         check_triangle(root, names, columns)
-    totals = arrays.folded(scattered.total_part, scattered.join_totals)
+    totals = arrays.folded(scattered.total_part, join)
     n = measured.y.n
     alone = (t.factor for t in small.terms if t.coefficients == ("1",))
     single = [factor for factor in alone if len(small.factors[factor].levels) == n]
