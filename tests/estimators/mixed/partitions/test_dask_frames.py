@@ -192,6 +192,7 @@ def counts(n=3000, levels=300):
         ("prop(k, trials) ~ x + offset(o) + (1|g)", "binomial"),
         ("w ~ x + c + offset(o) + (1|g)", "gamma"),
         ("z ~ x + c + (1|g)", "hurdle_poisson"),
+        ("z ~ x + offset(o) + (1|g)", "zero_inflated_poisson"),
     ],
 )
 @pytest.mark.usefixtures("at_once")

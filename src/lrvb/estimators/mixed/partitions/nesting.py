@@ -32,7 +32,7 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
     """The layout of terms whose sums stay where the rows are; None of others. codes() are all parts', (F, n).
 
     One factor with one effect a level or two; two factors with an intercept each, one within the other, or
-    crossed with at most 50 levels of the smaller.
+    crossed with one mode a level, at most 50 levels of the smaller.
     """
     terms = design.terms
     if len(design.factors) == 1:
@@ -47,7 +47,8 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
     if parent is not None:
         _refuse_same(design, outer, inner, parent)
         return Layout("nested", (first, second), first)
-    return Layout("crossed", (first, second), second) if min(levels) <= MOST_DRAWN else None
+    crossed = design.family.concave and min(levels) <= MOST_DRAWN
+    return Layout("crossed", (first, second), second) if crossed else None
 
 
 def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:

@@ -34,9 +34,9 @@ from .nesting import layout_of
 GATHERED = 1_000_000  # rows that may be brought together where sums would not do
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts (inflated ones apart), "
-    "zeros and ones, or gamma waiting times in one factor or in two, nested or crossed with up to "
-    f"{MOST_DRAWN} levels of the smaller (factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts, zeros and ones, or gamma "
+    f"waiting times in one factor or in two, nested or crossed with up to {MOST_DRAWN} levels of the "
+    "smaller, inflated counts in one (factorization='blocked')"
 )
 
 

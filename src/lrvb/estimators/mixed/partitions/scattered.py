@@ -204,9 +204,9 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
 
 
 def can_scatter(family: Likelihood) -> bool:
-    """Whether sums of parts tell all that rows are asked: the level of the response, and levels' modes.
+    """Whether sums of parts tell all that rows are asked beside their log densities.
 
     Priors and starts may hang on nothing else that rows say, such as a residual's sd or the categories.
     """
     learns = type(family).dispersions_of is not Likelihood.dispersions_of
-    return family.concave and family.intercept and not (learns or family.link.has_units)
+    return family.intercept and not (learns or family.link.has_units)
