@@ -121,8 +121,8 @@ class FactorDensity(ABC):
         self.hurried = False  # whether bumps far from all others may be missed
 
     def be_quick(self, nodes: int) -> None:
-        """Few nodes, and near ends: what a search for a mode needs that is not the last."""
-        self._first = self.nodes = min(self.nodes, nodes)
+        """So few nodes, and near ends: what a search for a mode needs that is not the last."""
+        self._first = self.nodes = nodes
         self.drop, self.hurried = NEAR, True
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:

@@ -65,6 +65,7 @@ class Scattered:
         self.none, self.parts, self.bring, self.few = none, parts, bring, few
         none.constant = 0.0
         self.p, self.q, self.k, self.nodes = none.p, none.q, none.k, none.nodes
+        self.terms = none.terms
         self.known, self.center, self.bent = 0.0, none.start(), False
         found = [part for part in parts.map(_portion) if part is not None]
         self.own = np.all([part.own for part in found], axis=0)

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 
 import lrvb
 from lrvb.integrated.importance import resampled
+from lrvb.integrated.scattered import Scattered
 from lrvb.integrated.scattered_levels import ScatteredLevels
 
 N = 900
@@ -222,6 +223,32 @@ def test_levels_are_summed_where_their_rows_are(formula, family):
     # five standard errors, of 300 levels at once
     assert np.all(np.abs(drawn.mean(0) - effects.mean) < 5 * effects.sd / np.sqrt(400))
     assert_allclose(drawn.std(0), effects.sd, rtol=0.25)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_two_effects_a_level(monkeypatch):
+    """Some of the levels, brought together, are rows as many as in memory: of all, not of themselves."""
+    monkeypatch.setattr("lrvb.integrated.slopes.MANY", 2000)
+    data = counts(n=6000, levels=400)
+    rng, g = np.random.default_rng(1), data.g.str[6:].astype(int)
+    level, slope = 0.5 * rng.normal(size=400)[g], 0.3 * rng.normal(size=400)[g]
+    data["n"] = rng.poisson(np.exp(0.3 + level + slope * data.x))
+    model = lrvb.MixedModel("n ~ x + (x|g)", "poisson")
+    here, levels = model.fit(data).summary(), model.ranef()
+    there = model.fit(frame(data.sample(frac=1.0, random_state=0))).summary()
+    assert isinstance(model._integrated.statement.inside, Scattered)
+    assert_allclose(
+        there[NUMBERS].div(here.sd, axis=0), here[NUMBERS].div(here.sd, axis=0), rtol=0, atol=1e-8
+    )
+    assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
+    """Frozen nodes do not reach it, wherever the rows are."""
+    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
+    with pytest.warns(lrvb.RowsGathered, match="1,500 rows"):
+        lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(frame(counts(n=1500)))
 
 
 @pytest.mark.usefixtures("at_once")
