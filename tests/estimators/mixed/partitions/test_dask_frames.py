@@ -14,6 +14,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.bridges.dask import memory_left
+from lrvb.estimators.mixed.partitions import survey
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered import Scattered
 from lrvb.integrated.scattered_levels import ScatteredLevels
@@ -311,12 +313,29 @@ def test_a_lost_worker_changes_no_levels(tmp_path):
     assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
+def test_memory_is_asked_for_categories_and_not_for_groups():
+    """c has two labels, which make two columns at most; 300 levels make none."""
+    named, units = ["n", "c", "g"], [("g",)]
+    found = survey.survey_part(named, units, frozenset(), {}, counts(n=3000, levels=300))
+    assert len(found.labels[("g",)]) == 300
+    assert survey.width(found, named, units) == 4
+
+
 def test_other_responses_are_gathered_while_they_are_few(data, monkeypatch):
     counts = data.dropna().assign(n=lambda d: np.rint(np.abs(d.o)))
     model = lrvb.MixedModel("n ~ 1 + (1|h)", family="poisson")
     with pytest.warns(lrvb.RowsGathered, match="898 rows, which are few, were brought"):
         there = model.fit(frame(counts)).summary()
     assert_allclose(there[NUMBERS], model.fit(counts).summary()[NUMBERS])
-    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
-    with pytest.raises(lrvb.InvalidModel, match=r"all 898 rows.*compute"):
+    reading = "lrvb.estimators.mixed.partitions.reading"
+    monkeypatch.setattr(f"{reading}.GATHERED", 100)
+    monkeypatch.setattr(f"{reading}.memory_left", lambda: 0.0)
+    with pytest.raises(lrvb.InvalidModel, match=r"all 898 rows.*nobody tells.*compute"):
+        model.fit(frame(counts))
+    monkeypatch.undo()
+    assert 1e7 < memory_left() < 1e14
+    monkeypatch.setattr(f"{reading}.GATHERED", 100)
+    with pytest.warns(
+        lrvb.RowsGathered, match=r"898 rows.*up to 0\.0 of .* GB of memory that are free"
+    ):
         model.fit(frame(counts))

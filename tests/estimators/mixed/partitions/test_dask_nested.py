@@ -244,7 +244,9 @@ def test_a_lost_worker_changes_nothing(formula, family, tmp_path):
     assert "2-3" in {path.name for path in tmp_path.iterdir()}  # it was read again elsewhere
 
 
-def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
+def test_zeros_and_ones_with_an_effect_of_each_are_gathered(monkeypatch):
+    """Without a shuffle before it."""
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
     data = classes(n=400).assign(k=lambda d: (d.k > 1).astype(int))
     with pytest.warns(lrvb.RowsGathered, match="400 rows"):
         lrvb.MixedModel("k ~ x + (1|school) + (1|pupil)", "bernoulli").fit(scattered(data))
@@ -259,10 +261,14 @@ def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
     ],
 )
 def test_what_has_no_sums_of_its_own_is_gathered_or_refused(formula, family, monkeypatch):
-    """Three factors, crossed levels of several modes, slopes beside another factor."""
+    """Three factors, crossed levels of several modes, slopes beside another factor: before any work."""
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
     data = classes(n=400).assign(unique=lambda d: d.unique % 41, k=lambda d: (d.k > 1).astype(int))
-    with pytest.raises(lrvb.InvalidModel, match=r"all 400 rows together.*compute"):
+    with pytest.raises(
+        lrvb.InvalidModel, match=r"all 400 rows together.*0\.0 GB are free.*compute"
+    ):
         lrvb.MixedModel(formula, family).fit(scattered(data))
 
 

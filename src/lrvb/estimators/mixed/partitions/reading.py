@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
+from ....bridges.dask import DaskPartitions, frame_parts, memory_left, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
 from ....integrated.crossed import MOST_DRAWN
@@ -31,7 +31,11 @@ from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
 
-GATHERED = 1_000_000  # rows that may be brought together where sums would not do
+GATHERED = 1_000_000  # rows that are brought together without asking what memory is free
+ROW, CELL = (
+    4000.0,
+    200.0,
+)  # bytes that a fit of so many takes at most: a row, and each of its columns
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
     f"rows of a gaussian response stay, and of more than {FEW:,} those of counts, zeros and ones, or gamma "
@@ -59,7 +63,10 @@ def build_partitioned(
     found = survey.merge(parts.map(lambda _, part: look(part)))
     survey.check(found, missing)
     if not (family.quadratic and blocked):
-        gather = functools.partial(_gather, read.text, parts, found, family, missing, functions)
+        width = survey.width(found, named, units)
+        gather = functools.partial(
+            _gather, read.text, parts, found, width, family, missing, functions
+        )
         design = None
         if blocked and not family.quadratic and found.rows > FEW:
             design = _scattered(read, data, parts, named, found, units, family, functions, gather)
@@ -73,18 +80,24 @@ def _gather(
     formula: str,
     parts: DaskPartitions,
     found: survey.Survey,
+    width: int,
     family: Likelihood,
     missing: str,
     functions: Mapping[str, Callable[..., Any]] | None,
 ) -> Design:
-    """The rows brought together, with a warning, while they are few."""
+    """The rows, of so many columns, brought together, with a warning, while memory has room for their fit."""
+    needed, size = found.rows * (ROW + CELL * width), ""
     if found.rows > GATHERED:
-        raise InvalidModel(
-            f"This model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so from "
-            f"Dask's partitions, where {STAYING}: call .compute() if the rows fit into memory, or fit a "
-            "sample of the levels.",
-            rows=found.rows,
-        )
+        free = memory_left()
+        if needed > free:
+            has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
+            raise InvalidModel(
+                f"This model needs all {found.rows:,} rows together, and their fit up to "
+                f"{needed / 1e9:.1f} GB of memory here, where {has}. In Dask's partitions {STAYING}. Fit a "
+                "sample of the levels, or call .compute() if you know that the rows fit into memory.",
+                rows=found.rows,
+            )
+        size = f" (up to {needed / 1e9:.1f} of {free / 1e9:.1f} GB of memory that are free)"
     few = found.rows <= FEW and not family.quadratic
     why = (
         f"{found.rows:,} rows, which are few,"
@@ -93,7 +106,7 @@ def _gather(
     )
     warnings.warn(
         RowsGathered(
-            f"{why} were brought here from Dask's partitions, where {STAYING}.",
+            f"{why} were brought here from Dask's partitions{size}, where {STAYING}.",
             rows=found.rows,
         ),
         stacklevel=5,
@@ -120,7 +133,7 @@ def _scattered(
     codes = functools.partial(
         parts.numbered, functools.partial(rows.codes_part, _bare(small), named)
     )
-    layout = layout_of(small, codes)
+    layout = layout_of(small, codes, found.rows - found.dropped)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]
