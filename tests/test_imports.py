@@ -41,6 +41,7 @@ GUESTS = {
     "arviz": ("bridges.arviz",),
     "dask": ("bridges.dask",),
     "distributed": ("bridges.dask",),
+    "psutil": ("bridges.dask",),
     "numpyro": ("studies.reference.nuts", "bridges.numpyro"),
     "funsor": ("bridges.numpyro",),
     "pymc": ("bridges.pymc",),

@@ -62,3 +62,24 @@ def test_bent_nodes_follow_any_sd(sd):
     assert_allclose(
         drawn.mean(0), first[inside.groups.group], atol=5 * spread.max() / np.sqrt(4000)
     )
+
+
+@pytest.mark.parametrize("bent", [False, True], ids=["even", "bent"])
+@pytest.mark.parametrize("chosen", [False, True], ids=["searched", "chosen"])
+def test_a_level_hangs_on_no_other_and_a_point_on_no_other(chosen, bent):
+    """With few nodes, whose error shows where they are: those of one row, of many, of effects far away."""
+    rng, sizes = np.random.default_rng(0), np.r_[1, 1, 2, 40, 300]
+    codes = np.repeat(np.arange(5), sizes)
+    x = rng.normal(size=len(codes)) + np.array([0.0, 9.0, -9.0, 3.0, 0.0])[codes]
+    rows = regression("bernoulli", 4 * x, np.column_stack([np.ones(len(x)), x]))
+    inside = Levels(rows, intercepts(codes, 5), merge=False, nodes=9)
+    points = np.array([[0.0, 0.5, 0.0], [1.0, -1.0, 1.5], [-3.0, 2.0, -2.0]])
+    if chosen:
+        inside._learn(points[:1])
+    inside.nodes, inside.bent = 9, bent
+    every = np.arange(5)
+    together = inside.level_sums(points, every)
+    for g in every:
+        assert_allclose(inside.level_sums(points, every[[g]])[:, 0], together[:, g], rtol=1e-12)
+    for i in range(len(points)):
+        assert_allclose(inside.level_sums(points[[i]], every)[0], together[i], rtol=1e-12)

@@ -91,6 +91,27 @@ def test_levels_with_several_modes(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("move", [False, True], ids=["still", "moving"])
+def test_a_frame_hangs_on_no_other_level(family, move):
+    """What is learnt of a level beside others, some of them far worse, is what is learnt of it alone."""
+    y, g, x = counts(2)
+    theta = points(family)[2][None]
+    together = Levels(rows_of(family, y, x), intercepts(g, 6), merge=False)
+    apart = [together._only(together.groups.group[[level]])[0] for level in range(6)]
+    together._learn(theta, move)
+    for alone in apart:
+        alone._learn(theta, move)
+    order = together.groups.group
+    for part in ("J", "b", "moves"):
+        each = np.concatenate([getattr(alone._frame, part) for alone in apart])
+        # moves are differences of means over 1e-2 times informations up to 1e3: rounding is 1e-10 there
+        assert_allclose(each, getattr(together._frame, part)[order], rtol=1e-9, atol=1e-9)
+    for end in (0, 1):
+        each = np.concatenate([alone._box[end] for alone in apart])
+        assert_allclose(each, together._box[end][order], rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_windows_once_chosen_cover_their_neighbourhood(family):
     """At draws around the center the error that is reported bounds the error that is made."""
     y, g, x = counts(1)

@@ -26,6 +26,7 @@ from lrvb.likelihoods import (
     LikelihoodRows,
 )
 from lrvb.likelihoods.given import take
+from lrvb.likelihoods.totals import join, total
 from lrvb.numerics.double import double
 from lrvb.numerics.functions import NUMPY
 from lrvb.numerics.special import JAX
@@ -316,7 +317,23 @@ def test_starts_are_finite_with_positive_weights(case):
     guess, weight = case.likelihood.start(case.y, case.given)
     assert np.isfinite(guess).all()
     assert (np.broadcast_to(weight, guess.shape) > 0).all()
-    assert np.isfinite(case.likelihood.level(case.y, np.zeros_like(case.y), case.given))
+
+
+@every_case
+def test_the_level_is_told_by_totals_of_parts(case):
+    """And an offset moves it by as much, but where thresholds carry the level."""
+    y, given, n = case.likelihood.working(case.y), case.given, len(case.y)
+    offset = np.linspace(-1, 1, n)
+    whole = total(y, offset, given)
+    parts = [total(y[at], offset[at], take(given, at)) for at in np.array_split(np.arange(n), 3)]
+    none = np.arange(0)
+    joined = join([*parts, total(y[none], offset[none], take(given, none))])
+    assert_allclose(joined, whole, rtol=1e-12)
+    level = case.likelihood.level(joined)
+    assert_allclose(level, case.likelihood.level(whole), rtol=1e-12, atol=1e-12)
+    assert np.isfinite(level)
+    moved = case.likelihood.level(total(y, offset + 0.7, given))
+    assert case.likelihood.categorical or abs(moved - (level - 0.7)) < 1e-12
 
 
 REFUSED = [(case, problem) for case in CASES for problem in case.refused]

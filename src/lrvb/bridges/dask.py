@@ -124,6 +124,17 @@ def _as_dask(name: str, column: Any, like: Any) -> Any:
     return da.from_array(values, chunks=(like.chunks[0], *values.shape[1:]))
 
 
+def memory_left() -> float:
+    """Bytes that this process may still take, 0 where nobody tells: `distributed` brings who does."""
+    try:
+        import psutil
+        from distributed.system import MEMORY_LIMIT
+    except ImportError:
+        return 0.0
+    taken = psutil.Process().memory_info().rss
+    return float(max(0, min(psutil.virtual_memory().available, MEMORY_LIMIT - taken)))
+
+
 def _has_client() -> bool:
     """Whether a distributed client is active."""
     try:

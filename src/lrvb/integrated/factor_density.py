@@ -76,7 +76,7 @@ class Priors(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n,), C, the gradient."""
+    """Newton's step (n, G, q) to each group's mode, bounded; its length in sds (n, G), C, the gradient."""
 
     step: np.ndarray
     length: np.ndarray
@@ -121,8 +121,8 @@ class FactorDensity(ABC):
         self.hurried = False  # whether bumps far from all others may be missed
 
     def be_quick(self, nodes: int) -> None:
-        """Few nodes, and near ends: what a search for a mode needs that is not the last."""
-        self._first = self.nodes = min(self.nodes, nodes)
+        """So few nodes, and near ends: what a search for a mode needs that is not the last."""
+        self._first = self.nodes = nodes
         self.drop, self.hurried = NEAR, True
 
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:

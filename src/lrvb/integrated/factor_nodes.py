@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +26,36 @@ _EVEN, _BENT = 61, 31  # even nodes that are tried before bent ones, and the few
 _NEAR = 1.5  # change of a log sd over which a mode is taken to move in proportion
 
 
+class Off(NamedTuple):
+    """What sums are off by at n points, what they leave out beyond their ends, and the most of one group."""
+
+    off: np.ndarray
+    cut: np.ndarray
+    largest: float
+
+
+def chosen(
+    rungs: Sequence[tuple[bool, int]],
+    ask: Callable[[bool, int], Off],
+    tolerance: float = TOLERANCE,
+    move: bool = True,
+    least: int = 0,
+) -> tuple[bool, int, float]:
+    """The first nodes, bent or not, that suffice, or the best; what they are off by at the first point."""
+    best = np.inf, False, 0, 0.0
+    for bent, nodes in rungs:
+        if nodes < least:
+            continue
+        off, cut, largest = ask(bent, nodes)
+        change = off - off[0] if move else off
+        left = max(float(np.max(np.abs(change) + cut)) / tolerance, largest / EACH)
+        if not best[2] or left < best[0]:
+            best = left, bent, nodes, float(off[0])
+        if left < 1:
+            break
+    return best[1:]
+
+
 class FactorNodes(FactorDensity):
     """Nodes around each group's mode, or over all of its bumps where there may be several."""
 
@@ -33,7 +64,7 @@ class FactorNodes(FactorDensity):
         off, cut, _ = self._off(theta)
         return np.abs(off - self._known) + cut
 
-    def _off(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    def _off(self, theta: np.ndarray) -> Off:
         """Σ_g (log T_Q − log T_2Q) at n points, and the share of the integrals beyond the ends.
 
         The last is the largest |log T_Q − log T_2Q| of a single group.
@@ -48,7 +79,7 @@ class FactorNodes(FactorDensity):
             largest = max(largest, float(np.abs(each).max(initial=0.0)))
             off[at] = each @ self.groups.counts
             cut[at] = (beyond(sums.P) / sums.total) @ self.groups.counts
-        return off, cut, largest
+        return Off(off, cut, largest)
 
     def choose_nodes(
         self,
@@ -65,20 +96,14 @@ class FactorNodes(FactorDensity):
         """
         self.bent = False
         self._learn(theta, move)
-        box, best = self._box, (np.inf, False, 0, 0.0)
-        for bent, nodes in self._rungs():
-            if nodes < least:
-                continue
+        box = self._box
+
+        def ask(bent: bool, nodes: int) -> Off:
             self.bent, self.nodes = bent, nodes
             self._box = None if bent else box  # tails so long are looked for at every point
-            off, cut, largest = self._off(theta)
-            change = off - off[0] if move else off
-            left = max(float(np.max(np.abs(change) + cut)) / tolerance, largest / EACH)
-            if not best[2] or left < best[0]:
-                best = left, bent, nodes, float(off[0])
-            if left < 1:
-                break
-        _, self.bent, self.nodes, self._known = best
+            return self._off(theta)
+
+        self.bent, self.nodes, self._known = chosen(self._rungs(), ask, tolerance, move, least)
         self._box = None if self.bent else box
 
     def widened(self, times: float) -> Self | None:
@@ -134,14 +159,14 @@ class FactorNodes(FactorDensity):
         """The same where groups have no modes: moments, how they move, and windows around them."""
         center, precision = theta[0], self._precision(theta[:1])[0][0]
         ends = self._ends(theta[:1])
-        mean, cov = self._seen(self._resolved(theta[:1], ends)[0])
+        mean, cov = self._moments_at(theta[:1], ends)
         frame = Frame.around(mean, cov, precision, center, self._like_beta())
         if move:
             still = np.arange(self.p, self.p + self.k)  # the spread's own part is in closed form
             means = np.repeat(mean[None], len(center) + 1, axis=0)
             for i in np.setdiff1d(np.arange(len(center)), still):
                 point = center + _MOVE * (np.arange(len(center)) == i)
-                means[i + 1], _ = self._seen(self._resolved(point[None], ends)[0])
+                means[i + 1], _ = self._moments_at(point[None], ends)
             frame = frame.moving(means, _MOVE, precision)
         self._frame = frame
         low, high = np.full((self.G, self.q), np.inf), np.full((self.G, self.q), -np.inf)
@@ -195,40 +220,62 @@ class FactorNodes(FactorDensity):
 
     def _resolved(self, theta: np.ndarray, ends: Ends) -> tuple[Sums, int]:
         """Sums of all groups at one point (1, d), with as many nodes as half of them confirm."""
-        every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
         here = copy(self)
         here.nodes = self._scanned
         while True:
             sums = here._sums(theta, ends)
-            half = 2**self.q * sums.P[:, :, *every].sum(axes)
-            off = np.abs(np.log(np.maximum(half, 1e-300) / sums.total)).max(initial=0.0)
-            if off < EACH or here.nodes > self.ladder[-1]:
+            if here._halved(sums).max(initial=0.0) < EACH or here.nodes > self.ladder[-1]:
                 return sums, here.nodes
             here.nodes = 2 * here.nodes - 1
+
+    def _moments_at(self, theta: np.ndarray, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
+        """Means and covariances at a point (1, d), each group's with nodes that half of them confirm."""
+        here, left = copy(self), np.ones(self.G, dtype=bool)
+        mean, cov = np.empty((self.G, self.q)), np.empty((self.G, self.q, self.q))
+        here.nodes = self._scanned
+        while True:
+            sums = here._sums(theta, ends)
+            done = left & ((here._halved(sums) < EACH) | (here.nodes > self.ladder[-1]))
+            first, second = here._seen(sums)
+            mean[done], cov[done] = first[done], second[done]
+            left &= ~done
+            if not left.any():
+                return mean, cov
+            here.nodes = 2 * here.nodes - 1
+
+    def _halved(self, sums: Sums) -> np.ndarray:
+        """What half the nodes change of the log of each group's sum, at one point, (G,)."""
+        every, axes = (slice(None, None, 2),) * self.q, tuple(range(2, 2 + self.q))
+        half = 2**self.q * sums.P[:, :, *every].sum(axes)
+        return np.asarray(np.abs(np.log(np.maximum(half, 1e-300) / sums.total)))[0]
 
     def _modes(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, close: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q); points that are there rest."""
+        """Modes near z (n, G, q), to about close² sds, and C (n, G, q, q).
+
+        Points rest where all groups are there, and groups once they are: a group's mode hangs on no other's.
+        """
         begun = self._step(sums, precision, z)
         step, C, gain = begun.step, begun.C, (begun.gradient * begun.step).sum(-1)
-        z = z + step
-        far = np.flatnonzero(begun.length > close)
-        step, gain = step[far], gain[far]
+        z, away = z + step, begun.length > close
+        far = np.flatnonzero(away.any(1))
+        step, gain, away = step[far], gain[far], away[far]
         for _ in range(_STEPS):
             if not len(far):
                 break
             found = self._step(sums.take(far), precision[far], z[far])
-            C[far] = found.C
+            C[far] = np.where(away[..., None, None], found.C, C[far])
             # steeper beyond the top than before it: half way back, or Newton's steps may grow for ever;
             # but so close to it that is rounding
             over = ((found.gradient * step).sum(-1) < -gain) & (gain > close**2)
             step = np.where(over[..., None], -step / 2, found.step)
-            z[far] += step
+            z[far] += np.where(away[..., None], step, 0.0)
             gain = np.where(over, gain / 2, (found.gradient * found.step).sum(-1))
             step = np.where(over[..., None], -step, step)
-            left = (found.length > close) | over.any(1)
-            far, step, gain = far[left], step[left], gain[left]
+            away &= (found.length > close) | over
+            left = away.any(1)
+            far, step, gain, away = far[left], step[left], gain[left], away[left]
         return z, C
 
     def _guess(self, theta: np.ndarray) -> np.ndarray:

@@ -74,13 +74,16 @@ class Levels(Factor):
         step = gradient / curvature
         most = self.rows.unit + 2.5 * scale
         step = np.clip(step, -most, most)
-        length = np.abs(step / scale).max((1, 2), initial=0.0)
+        length = np.abs(step / scale)[..., 0]
         return Step(step, length, scale[..., None], gradient)
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Newton's method for the distance √(2 · fall), which is nearly linear in e."""
+        """Newton's method for the distance √(2 · fall), which is nearly linear in e.
+
+        An end rests once it is found, so that it does not hang on which others are looked for with it.
+        """
         scale = C[..., 0]
 
         def height(x: np.ndarray) -> np.ndarray:
@@ -92,14 +95,16 @@ class Levels(Factor):
             x = z + side * far * scale
             for done in range(_SEARCH):
                 fall = top - height(x)[..., None]
-                if done >= _SURE and (np.abs(fall / self.drop - 1) < _OFF).all():
+                there = (np.abs(fall / self.drop - 1) < _OFF) & (done >= _SURE)
+                if there.all():
                     break
                 slope = sums.slopes(x)[0] - precision * x
                 slope = np.where(np.abs(slope) < 1e-9, -side * 1e-9, slope)
                 distance = np.sqrt(np.maximum(2 * fall, 1e-8))
                 away = side * (x - z)
                 outward = side * (distance - far) * distance / slope
-                x = x + side * np.clip(outward, -away / 2, np.maximum(6 * scale, away))
+                move = side * np.clip(outward, -away / 2, np.maximum(6 * scale, away))
+                x = np.where(there, x, x + move)
             ends.append((x - z) / scale)
         return ends[0], ends[1]
 

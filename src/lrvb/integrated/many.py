@@ -28,6 +28,7 @@ from .origins import has_shelf
 from .path import Path
 from .stencil import passes
 from .surrogate import CHECKED, NotSmooth, points_needed
+from .terms import Term
 
 _ROWS = 300  # the first mode is that of the geometric mean of so many rows and all of them,
 _LEVELS = 50  # in at least so many levels,
@@ -49,6 +50,7 @@ class Many(Protocol):
 
     p: int
     q: int
+    terms: tuple[Term, ...]
 
     @property
     def nodes(self) -> int:
@@ -87,7 +89,7 @@ class Together:
     """The rows are in memory."""
 
     def __init__(self, inside: Factor):
-        self.inside, self.p, self.q = inside, inside.p, inside.q
+        self.inside, self.p, self.q, self.terms = inside, inside.p, inside.q, inside.terms
         self.log_density = inside.log_density
 
     @property
@@ -173,7 +175,7 @@ def integrate_many(
     if len(frozen.others):
         frozen = many.freeze(mode.x, sds(mode))
         mode = _top(frozen, mode.x, longest)
-    if isinstance(inside, Factor) and has_shelf(many.log_density, mode.x, inside.terms, many.p):
+    if has_shelf(many.log_density, mode.x, many.terms, many.p):
         raise NotSmooth("Another part of the posterior is far from frozen nodes.", mode=mode.x)
     path = Path(frozen, mode, straight=True)
     try:

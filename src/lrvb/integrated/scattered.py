@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InvalidData
 from .coordinates import Kind
 from .factor import Factor
-from .factor_nodes import EACH, TOLERANCE
+from .factor_nodes import Off, chosen
 from .frozen import Frozen, shared
 from .inside import Drawn, Effects, Evaluated, Inside, Lines
 from .mode import differenced
@@ -38,11 +38,10 @@ def once(levels: np.ndarray) -> None:
 
 
 class Portion(NamedTuple):
-    """Of one part: its rows, its groups and work; levels that it has, their groups and those' counts."""
+    """Of one part: its rows and groups; levels that it has, their groups and those' counts."""
 
     rows: float
     groups: int
-    work: float
     levels: np.ndarray
     group: np.ndarray
     counts: np.ndarray
@@ -66,10 +65,11 @@ class Scattered:
         self.none, self.parts, self.bring, self.few = none, parts, bring, few
         none.constant = 0.0
         self.p, self.q, self.k, self.nodes = none.p, none.q, none.k, none.nodes
-        self.known, self.center = 0.0, none.start()
+        self.terms = none.terms
+        self.known, self.center, self.bent = 0.0, none.start(), False
         found = [part for part in parts.map(_portion) if part is not None]
         self.own = np.all([part.own for part in found], axis=0)
-        self.work = sum(part.work for part in found)
+        self.work = sum(parts.map(_work))
         starts = np.cumsum([0, *(part.groups for part in found)])
         self.G = int(starts[-1])
         group = np.full(none.terms[0].levels, -1)
@@ -116,14 +116,16 @@ class Scattered:
         """Nodes, as many as the sums of all groups need at a point; what they are off by there."""
         self.center = theta
         learnt = self.parts.prepared(partial(_learnt, theta))
-        for nodes in (nodes for nodes in self.none.ladder if nodes >= least):
-            self.nodes = nodes
-            found = [part for part in learnt.map(partial(_off, theta, nodes)) if part is not None]
-            self.known, cut = (float(sum(part[i] for part in found)) for i in (0, 1))
-            largest = max(part[2] for part in found)
-            if abs(self.known) + cut < TOLERANCE and largest < EACH:
-                break
-        self.parts = learnt.prepared(partial(_with_nodes, self.nodes))
+
+        def ask(bent: bool, nodes: int) -> Off:
+            found = learnt.map(partial(_off, theta, bent, nodes))
+            off, cut, largest = zip(*(part for part in found if part is not None), strict=True)
+            return Off(np.sum(off, axis=0), np.sum(cut, axis=0), max(largest))
+
+        rungs = self.none._rungs()
+        self.bent, self.nodes, self.known = chosen(rungs, ask, move=False, least=least)
+        self.parts = learnt.prepared(partial(_with_nodes, self.bent, self.nodes))
+        self.work = sum(self.parts.map(_work))
         return self.known
 
     def freeze(
@@ -174,9 +176,8 @@ class Scattered:
         """η of m rows at the nodes of their levels, whose rows are brought here."""
         asked = np.unique(codes[0][codes[0] >= 0])
         near = self.bring(asked)
-        near.nodes = self.nodes
-        near._learn(self.center[None])
-        return near.lines(theta, X, codes, R)
+        near._learn(self.center[None], move=False)
+        return _with_nodes(self.bent, self.nodes, near).lines(theta, X, codes, R)
 
     def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
         """A draw of every level at each of n points, each part's levels by a generator of its own."""
@@ -235,35 +236,35 @@ def _portion(_: int, part: Factor | None) -> Portion | None:
     levels = np.flatnonzero(groups.group >= 0)
     rows = float(groups.sizes @ groups.counts)
     own = shared(part)[0]
-    return Portion(rows, part.G, part.work, levels, groups.group[levels], groups.counts, own)
+    return Portion(rows, part.G, levels, groups.group[levels], groups.counts, own)
+
+
+def _work(_: int, part: Factor | None) -> float:
+    return 0.0 if part is None else part.work
 
 
 def _learnt(theta: np.ndarray, part: Factor | None) -> Factor | None:
     if part is None:
         return None
     here = copy(part)
-    here._learn(theta[None])
+    here._learn(theta[None], move=False)
     return here
 
 
-def _off(
-    theta: np.ndarray, nodes: int, _: int, part: Factor | None
-) -> tuple[float, float, float] | None:
-    if part is None:
-        return None
-    off, cut, largest = _with_nodes(nodes, part)._off(theta[None])
-    return float(off[0]), float(cut[0]), largest
+def _off(theta: np.ndarray, bent: bool, nodes: int, _: int, part: Factor | None) -> Off | None:
+    return None if part is None else _with_nodes(bent, nodes, part)._off(theta[None])
 
 
 def _error(theta: np.ndarray, _: int, part: Factor | None) -> tuple[np.ndarray, np.ndarray] | None:
     return None if part is None else part._off(theta)[:2]
 
 
-def _with_nodes(nodes: int, part: Factor | None) -> Any:
+def _with_nodes(bent: bool, nodes: int, part: Factor | None) -> Any:
     if part is None:
         return None
     here = copy(part)
-    here.nodes = nodes
+    here.bent, here.nodes = bent, nodes
+    here._box = None if bent else part._box
     return here
 
 

@@ -6,13 +6,14 @@ Where a table stands for the rows of few levels, those are asked for such sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from .factor_density import Sums
+from .factor_density import Ends, Sums
 from .groups import Groups
 from .inside import Lines
 from .levels import Levels, first_nodes
@@ -22,7 +23,7 @@ from .scattered import Parts, once
 from .tabled import Rates
 from .terms import Term
 
-_TOGETHER = 2**20  # totals that parts are asked for at a time
+_TOGETHER = 2**20  # numbers that parts are asked for at a time
 
 
 @runtime_checkable
@@ -117,6 +118,22 @@ class ScatteredLevels(Levels):
                 yield from super()._run(theta, lot)
         finally:
             self._ahead = {}
+
+    def together(self, rows: int) -> int:
+        """Points at which groups have nodes at a time: parts are asked as seldom as their answers allow."""
+        if self.table is not None or self._has_totals:
+            return super().together(rows)
+        return max(1, _TOGETHER // (self.G * self.nodes))
+
+    def _ends(self, theta: np.ndarray) -> Ends:
+        """Modes and ends, which each part finds for its own groups."""
+        if self.table is not None or self._has_totals:
+            return super()._ends(theta)
+        known = self._start, self._moves, *(self._box or ())
+        own = list(zip(*(self.split(values, 0) for values in known), strict=True))
+        found = self.parts.map(partial(_ends, theta, self._center, self.bent, self.drop), own)
+        there = [part for part in found if part is not None]
+        return Ends(*(self.joined(parts) for parts in zip(*there, strict=True)))
 
     @property
     def _has_totals(self) -> bool:
@@ -250,6 +267,25 @@ def _line(theta: np.ndarray, _: int, part: Levels | None, Z: np.ndarray) -> np.n
 
 def _slopes(theta: np.ndarray, _: int, part: Levels | None, z: np.ndarray) -> Any:
     return None if part is None else part._rows_at(theta).slopes(z)
+
+
+def _ends(
+    theta: np.ndarray,
+    center: np.ndarray,
+    bent: bool,
+    drop: float,
+    _: int,
+    part: Levels | None,
+    own: tuple[np.ndarray, ...],
+) -> Ends | None:
+    """With what all know of these groups: starts, moves, and any box."""
+    if part is None:
+        return None
+    here = copy(part)
+    here._center, here.bent, here.drop = center, bent, drop
+    here._start, here._moves, *box = own
+    here._box = (box[0], box[1]) if box else None
+    return here._ends(theta)
 
 
 def _derivatives_at(

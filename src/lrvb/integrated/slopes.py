@@ -50,7 +50,7 @@ class Slopes(Factor):
         length = np.sqrt((white**2).sum(-1))
         most = 2.5 + self.rows.unit * np.sqrt(H[..., 0, 0] + H[..., 1, 1])
         short = white * np.minimum(1.0, most / (length + 1e-300))[..., None]
-        return Step((C @ short[..., None])[..., 0], length.max(1, initial=0.0), C, gradient)
+        return Step((C @ short[..., None])[..., 0], length, C, gradient)
 
     def _search(
         self, sums: RowSums, precision: np.ndarray, z: np.ndarray, C: np.ndarray

@@ -15,6 +15,7 @@ from .expectation import Expectation, expect
 from .given import NOTHING, Given, take
 from .links import Link
 from .quantiles import averaged_quantile
+from .totals import Totals
 
 _STEP = 1e-4  # of central differences in η: first derivatives to 1e-8, second to 1e-7
 
@@ -50,6 +51,8 @@ class Likelihood:
     translates: ClassVar[bool] = False
     #: whether the fixed effects may have an intercept; otherwise a dispersion carries the level
     intercept: ClassVar[bool] = True
+    #: whether y must vary: one that is the same in every row tells nothing
+    varies: ClassVar[bool] = False
     #: whether y is the number of a category, with `probabilities` of each
     categorical: ClassVar[bool] = False
     #: the dispersion whose first coordinate does to log p what η does with the other sign
@@ -209,9 +212,9 @@ class Likelihood:
         guess = self.link.apply((y + y.mean()) / 2)
         return guess, self.slope(guess, given) ** 2 / self.variance(guess, given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
-        """The link of the mean response, where the prior of an intercept is centred."""
-        return float(np.mean(self.link.apply(y.mean()) - offset))
+    def level(self, rows: Totals) -> float:
+        """The link of the mean response less the mean offset, where the prior of an intercept is centred."""
+        return float(self.link.apply(np.asarray(rows.y / rows.n))) - rows.offset / rows.n
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """+1 where log p never falls as η rises, −1 where as η falls, 0 where it is bounded on both sides.
@@ -281,14 +284,14 @@ def require_positive(name: str, y: np.ndarray, refuse: Refuse, what: str) -> Non
         )
 
 
-def require_varying(name: str, y: np.ndarray) -> None:
+def require_varying(name: str, low: float, high: float) -> None:
     """Not the same number in every row."""
-    if np.ptp(y) == 0:
+    if low == high:
         raise InvalidData(
-            f"The response '{name}' is {y[0]:g} in every row, so that nothing is left to explain; "
+            f"The response '{name}' is {low:g} in every row, so that nothing is left to explain; "
             "choose a response that varies.",
             column=name,
-            value=float(y[0]),
+            value=low,
         )
 
 

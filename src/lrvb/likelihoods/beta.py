@@ -11,7 +11,7 @@ from scipy.special import betainc, betaincinv, expit, gammaln, logit
 from ..numerics.functions import NUMPY
 from ..numerics.gamma import digamma_above_one, log_gamma_above_one
 from ..numerics.table import tabulated
-from .base import Likelihood, Refuse, require_varying
+from .base import Likelihood, Refuse
 from .dispersion import Dispersion, Positive
 from .gamma import precision_prior
 from .given import NOTHING, Given
@@ -23,7 +23,7 @@ _OFF = 1e-10  # what a row's log density may be off by, where it comes from a ta
 class Beta(Likelihood):
     """0 < y < 1 with mean μ = σ(η) and variance μ(1 − μ)/(1 + phi)."""
 
-    name, link, concave = "beta", LOGIT, False
+    name, link, concave, varies = "beta", LOGIT, False, True
     cost = 2.0
     dispersions = (Dispersion("phi", precision_prior),)
 
@@ -104,7 +104,7 @@ class Beta(Likelihood):
         return rng.beta(phi * expit(eta), phi * expit(-eta))
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """Numbers above 0 and below 1 that vary."""
+        """Numbers above 0 and below 1."""
         bad = (y <= 0) | (y >= 1)
         if bad.any():
             row = int(np.argmax(bad))
@@ -115,7 +115,6 @@ class Beta(Likelihood):
                 "is not between 0 and 1, where a beta response must be, both excluded",
                 "Divide percentages by 100; of exact zeros and ones, model apart whether they occur",
             )
-        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """The logit of the share, with its weight."""

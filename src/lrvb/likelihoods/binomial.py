@@ -14,6 +14,7 @@ from .base import Likelihood, LikelihoodRows, Refuse, require_counts
 from .expectation import Expectation
 from .given import NOTHING, Given
 from .links import CLOGLOG, LOGIT, PROBIT, Link, ProbabilityLink, link_of
+from .totals import Totals
 
 _ENTRIES = 2**14  # nodes times rows at a time
 
@@ -153,12 +154,11 @@ class Binomial(Likelihood):
         guess = self.link.apply(share)
         return guess, (trials + 1) * self.link.slope(guess) ** 2 / (share * (1 - share))
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """The link of the share of all trials together, half a success added where all or none succeed."""
-        total = float(np.sum(np.broadcast_to(trials_of(given), y.shape)))
-        edge = 0.5 * (y.sum() in (0, total))
-        share = (y.sum() + edge) / (total + 2 * edge)
-        return float(self.link.apply(share) - offset.mean())
+        edge = 0.5 * (rows.y in (0, rows.trials))
+        share = (rows.y + edge) / (rows.trials + 2 * edge)
+        return float(self.link.apply(np.asarray(share))) - rows.offset / rows.n
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """Up where every trial succeeds, down where none does."""

@@ -16,6 +16,7 @@ from .base import Likelihood, Refuse
 from .dispersion import Dispersion, Ordered
 from .given import NOTHING, Given
 from .links import LOGIT, Identity
+from .totals import Totals
 
 NAME = "threshold"
 _FAR = 1e8  # a threshold beyond which nothing is
@@ -210,7 +211,7 @@ class Cumulative(Likelihood):
         k = y.astype(np.int64)
         return (ends[k - 1] + ends[k]) / 2, np.ones_like(y)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """Zero: thresholds carry the level."""
         return 0.0
 

@@ -10,7 +10,7 @@ from scipy.special import gammainc, gammaincinv, gammaln
 
 from ..numerics.functions import NUMPY
 from ..prior import HalfStudentT
-from .base import Likelihood, Refuse, require_positive, require_varying
+from .base import Likelihood, Refuse, require_positive
 from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
@@ -24,7 +24,7 @@ def precision_prior(scale: float) -> HalfStudentT:
 class Gamma(Likelihood):
     """y > 0 with mean μ = exp η and variance μ²/shape; `shape` 1 is an exponential waiting time."""
 
-    name, link = "gamma", LOG
+    name, link, varies = "gamma", LOG, True
     cost = 2.0
     dispersions = (Dispersion("shape", precision_prior),)
 
@@ -68,9 +68,8 @@ class Gamma(Likelihood):
         return np.exp(eta) * rng.gamma(shape) / shape
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """Positive numbers that vary."""
+        """Positive numbers."""
         require_positive(names["response"], y, refuse, "a gamma response")
-        require_varying(names["response"], y)
 
 
 GAMMA = Gamma()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from ..numerics.functions import NUMPY
 from ..prior import Gamma
-from .base import Likelihood, LikelihoodRows, Refuse, require_varying
+from .base import Likelihood, LikelihoodRows
 from .dispersion import Dispersion
 from .expectation import Expectation
 from .given import NOTHING, Given
@@ -32,7 +31,7 @@ def residual_prior(scale: float) -> Gamma:
 class Gaussian(Likelihood):
     """y ~ N(η, sd²) with the dispersion `residual`, the sd."""
 
-    name, quadratic, translates = "gaussian", True, True
+    name, quadratic, translates, varies = "gaussian", True, True, True
     link: Link = IDENTITY
     dispersions = (Dispersion("residual", residual_prior),)
 
@@ -82,10 +81,6 @@ class Gaussian(Likelihood):
     ) -> np.ndarray:
         """Another normal variable's."""
         return mean + np.sqrt(v + self.variance(mean, given)) * ndtri(prob)
-
-    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """It varies."""
-        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """The response, with its precision."""

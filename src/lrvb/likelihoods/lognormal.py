@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..numerics.functions import NUMPY
-from .base import LikelihoodRows, Refuse, require_positive, require_varying
+from .base import LikelihoodRows, Refuse, require_positive
 from .expectation import Expectation
 from .gaussian import GAUSSIAN, Gaussian
 from .given import NOTHING, Given
 from .links import LOG, Link
+from .totals import Totals
 
 
 class LogNormal(Gaussian):
@@ -95,17 +96,16 @@ class LogNormal(Gaussian):
         return np.exp(GAUSSIAN.averaged_quantile(mean, v, prob, given))
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """Positive numbers that vary."""
+        """Positive numbers."""
         require_positive(names["response"], y, refuse, "a log-normal response")
-        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """log y, with its precision."""
         return GAUSSIAN.start(np.log(y), given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """The mean of log y less the offset."""
-        return float(np.mean(np.log(y) - offset))
+        return (rows.y - rows.offset) / rows.n
 
 
 class LogNormalRows(LikelihoodRows):

@@ -16,6 +16,7 @@ from .dispersion import Dispersion
 from .given import NOTHING, Given
 from .links import LOG
 from .poisson import POISSON
+from .totals import Totals
 
 _FAR = 700.0  # |η − log s| beyond which exponentials are no numbers, and nothing changes any more
 
@@ -138,9 +139,9 @@ class NegativeBinomial(Likelihood):
         """As of Poisson counts."""
         return POISSON.start(y, given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """As of Poisson counts."""
-        return POISSON.level(y, offset, given)
+        return POISSON.level(rows)
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """A zero is the more probable the lower its rate."""

@@ -13,6 +13,7 @@ from .base import Likelihood, LikelihoodRows, Refuse, require_counts
 from .expectation import Expectation
 from .given import NOTHING, Given
 from .links import LOG
+from .totals import Totals
 
 
 class Poisson(Likelihood):
@@ -113,11 +114,9 @@ class Poisson(Likelihood):
         """log(y + ½), with weight y + ½."""
         return np.log(y + 0.5), y + 0.5
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """The log of the rate in Σy = rate · Σ exp(offset), half a count added to none."""
-        largest = offset.max()  # taken out of the sum
-        exposure = np.log(np.sum(np.exp(offset - largest))) + largest
-        return float(np.log(y.sum() + 0.5 * (y.sum() == 0)) - exposure)
+        return float(np.log(rows.y + 0.5 * (rows.y == 0))) - rows.exposure
 
     def free_sides(self, y: np.ndarray, given: Given) -> tuple[np.ndarray, np.ndarray] | None:
         """A zero is the more probable the lower its rate."""

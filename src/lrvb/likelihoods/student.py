@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.special import gammaincc, gammaln, stdtr, stdtrit
 from ..errors import InvalidModel
 from ..numerics.functions import NUMPY
 from ..prior import Gamma, HalfStudentT
-from .base import Likelihood, Refuse, require_varying
+from .base import Likelihood
 from .dispersion import Dispersion, Positive, SdPriors
 from .given import NOTHING, Given
 from .links import IDENTITY
@@ -51,7 +50,7 @@ class Student(Likelihood):
     """y = η + sigma · t with `df` degrees of freedom, given or estimated; sd = sigma √(df/(df − 2))."""
 
     name, link, concave, translates = "student", IDENTITY, False, True
-    cost = 2.0
+    cost, varies = 2.0, True
 
     def __init__(self, df: float | None = None):
         if df is not None and not (isinstance(df, int | float) and df > 0 and np.isfinite(df)):
@@ -124,10 +123,6 @@ class Student(Likelihood):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Variances add."""
         return mean, v + self.variance(mean, given)
-
-    def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """It varies."""
-        require_varying(names["response"], y)
 
     def start(self, y: np.ndarray, given: Given = NOTHING) -> tuple[np.ndarray, np.ndarray]:
         """The response, with the weight of a residual of zero."""

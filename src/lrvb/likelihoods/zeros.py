@@ -19,6 +19,7 @@ from .given import NOTHING, Given
 from .links import LOG
 from .negative_binomial import NEGATIVE_BINOMIAL, NegativeBinomial
 from .poisson import POISSON, Poisson
+from .totals import Totals
 
 _TINY = -1e-7  # log P(0) from which on log(1 − P(0)) is that of −log P(0), to 1e-7
 _LOW = -700.0  # η below which exp η is no longer a number
@@ -99,9 +100,9 @@ class _Zeros(Likelihood):
         """As of Poisson counts."""
         return POISSON.start(y, given)
 
-    def level(self, y: np.ndarray, offset: np.ndarray, given: Given = NOTHING) -> float:
+    def level(self, rows: Totals) -> float:
         """As of Poisson counts."""
-        return POISSON.level(y, offset, given)
+        return POISSON.level(rows)
 
     def free_words(self, y: np.ndarray, given: Given, response: str, listed: str) -> str:
         """Nothing but zeros, or ones after a hurdle."""

@@ -131,7 +131,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
 
         Rows on Dask stay in their partitions where the response is gaussian, and counts, zeros and ones in
-        one factor or two nested ones; others are brought together, with a warning, while they are few.
+        one factor or two; others are brought together, with a warning, while they are few.
         """
         design = self._read(data)
         self._remember(data)

@@ -14,7 +14,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.bridges.dask import memory_left
+from lrvb.estimators.mixed.partitions import survey
 from lrvb.integrated.importance import resampled
+from lrvb.integrated.scattered import Scattered
 from lrvb.integrated.scattered_levels import ScatteredLevels
 
 N = 900
@@ -141,11 +144,21 @@ def test_missing_values_are_counted(data):
         ("y ~ 1 + (1|z)", {"z": "one"}, "single level 'one'"),
         ("y ~ q + (1|g)", {}, "no column 'q'"),
         ("y ~ h + (1|g)", {"h": np.inf}, "infinite"),
+        ("y ~ x + (1|g)", {"y": 3.0}, "'y' is 3 in every row"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(data, formula, change, match):
     with pytest.raises(lrvb.LrvbError, match=match):
         lrvb.MixedModel(formula).fit(frame(data.fillna({"x": 0.0}).assign(**change)))
+
+
+def test_a_partition_may_have_one_response():
+    """Rows in the order of a response of many zeros: what all of them show is all that is asked."""
+    data = table().dropna().assign(y=lambda d: np.maximum(d.y - 35.0, 0.0)).sort_values("y")
+    assert (data.y == 0).mean() > 1 / 3
+    here = lrvb.MixedModel("y ~ x + (1|g)").fit(data).summary()
+    there = lrvb.MixedModel("y ~ x + (1|g)").fit(frame(data)).summary()
+    assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
 @pytest.fixture
@@ -164,6 +177,8 @@ def counts(n=3000, levels=300):
         {
             "n": rng.poisson(np.exp(eta)),
             "k": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
+            "w": np.exp(eta) * rng.gamma(3.0, size=n),
+            "z": rng.poisson(np.exp(eta)) * (rng.random(n) < 0.8),
             "trials": trials,
             "x": x,
             "o": o,
@@ -178,6 +193,9 @@ def counts(n=3000, levels=300):
     [
         ("n ~ x + c + offset(o) + (1|g)", "poisson"),
         ("prop(k, trials) ~ x + offset(o) + (1|g)", "binomial"),
+        ("w ~ x + c + offset(o) + (1|g)", "gamma"),
+        ("z ~ x + c + (1|g)", "hurdle_poisson"),
+        ("z ~ x + offset(o) + (1|g)", "zero_inflated_poisson"),
     ],
 )
 @pytest.mark.usefixtures("at_once")
@@ -207,6 +225,32 @@ def test_levels_are_summed_where_their_rows_are(formula, family):
     # five standard errors, of 300 levels at once
     assert np.all(np.abs(drawn.mean(0) - effects.mean) < 5 * effects.sd / np.sqrt(400))
     assert_allclose(drawn.std(0), effects.sd, rtol=0.25)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_two_effects_a_level(monkeypatch):
+    """Some of the levels, brought together, are rows as many as in memory: of all, not of themselves."""
+    monkeypatch.setattr("lrvb.integrated.slopes.MANY", 2000)
+    data = counts(n=6000, levels=400)
+    rng, g = np.random.default_rng(1), data.g.str[6:].astype(int)
+    level, slope = 0.5 * rng.normal(size=400)[g], 0.3 * rng.normal(size=400)[g]
+    data["n"] = rng.poisson(np.exp(0.3 + level + slope * data.x))
+    model = lrvb.MixedModel("n ~ x + (x|g)", "poisson")
+    here, levels = model.fit(data).summary(), model.ranef()
+    there = model.fit(frame(data.sample(frac=1.0, random_state=0))).summary()
+    assert isinstance(model._integrated.statement.inside, Scattered)
+    assert_allclose(
+        there[NUMBERS].div(here.sd, axis=0), here[NUMBERS].div(here.sd, axis=0), rtol=0, atol=1e-8
+    )
+    assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
+    """Frozen nodes do not reach it, wherever the rows are."""
+    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
+    with pytest.warns(lrvb.RowsGathered, match="1,500 rows"):
+        lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(frame(counts(n=1500)))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -269,12 +313,29 @@ def test_a_lost_worker_changes_no_levels(tmp_path):
     assert_allclose(there[NUMBERS], here[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
+def test_memory_is_asked_for_categories_and_not_for_groups():
+    """c has two labels, which make two columns at most; 300 levels make none."""
+    named, units = ["n", "c", "g"], [("g",)]
+    found = survey.survey_part(named, units, frozenset(), {}, counts(n=3000, levels=300))
+    assert len(found.labels[("g",)]) == 300
+    assert survey.width(found, named, units) == 4
+
+
 def test_other_responses_are_gathered_while_they_are_few(data, monkeypatch):
     counts = data.dropna().assign(n=lambda d: np.rint(np.abs(d.o)))
     model = lrvb.MixedModel("n ~ 1 + (1|h)", family="poisson")
     with pytest.warns(lrvb.RowsGathered, match="898 rows, which are few, were brought"):
         there = model.fit(frame(counts)).summary()
     assert_allclose(there[NUMBERS], model.fit(counts).summary()[NUMBERS])
-    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
-    with pytest.raises(lrvb.InvalidModel, match=r"all 898 rows.*compute"):
+    reading = "lrvb.estimators.mixed.partitions.reading"
+    monkeypatch.setattr(f"{reading}.GATHERED", 100)
+    monkeypatch.setattr(f"{reading}.memory_left", lambda: 0.0)
+    with pytest.raises(lrvb.InvalidModel, match=r"all 898 rows.*nobody tells.*compute"):
+        model.fit(frame(counts))
+    monkeypatch.undo()
+    assert 1e7 < memory_left() < 1e14
+    monkeypatch.setattr(f"{reading}.GATHERED", 100)
+    with pytest.warns(
+        lrvb.RowsGathered, match=r"898 rows.*up to 0\.0 of .* GB of memory that are free"
+    ):
         model.fit(frame(counts))

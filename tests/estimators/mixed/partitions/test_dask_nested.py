@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,6 +55,9 @@ def classes(n=2400, schools=30, each=6, seed=1):
             "n": rng.poisson(np.exp(eta + o)),
             "m": rng.poisson(np.exp(eta + 0.5 * rng.normal(size=n))),
             "k": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
+            "nb": rng.poisson(np.exp(eta) * rng.gamma(2.0, size=n) / 2),
+            "w": np.exp(eta) * rng.gamma(3.0, size=n),
+            "z": rng.poisson(np.exp(eta)) * (rng.random(n) < 0.8),
             "trials": trials,
             "x": x,
             "o": o,
@@ -150,6 +154,40 @@ def test_crossed_counts_with_few_levels_of_a_factor(gain, monkeypatch):
     assert_allclose(theirs, ours, rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("prop(k, trials) ~ x + offset(o) + (1|own) + (1|unique)", "binomial"),
+        ("nb ~ x + offset(o) + (1|own) + (1|unique)", "negbinomial"),
+        ("w ~ x + (1|own) + (1|unique)", "gamma"),
+    ],
+)
+def test_crossed_levels_of_other_responses(formula, family):
+    """Whatever has one mode a level: modes and ends are found where rows are, and sums at nodes."""
+    data = classes(n=600, each=4, seed=3).assign(unique=lambda d: d.unique % 41)
+    here, there = both(formula, family, data, ScatteredCrossed)
+    agree(here, there)
+    new = data.iloc[:3].assign(own=["1", "new", "2"], unique=[7, 8, 999])
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours, theirs = (model.predict(new, interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
+
+
+def test_crossed_levels_in_any_partitions():
+    """One, or eleven, with rows in another order."""
+    data = classes(n=700, each=4, seed=5).assign(
+        unique=lambda d: d.unique % 41, one=lambda d: (d.k > 1).astype(int)
+    )
+    model = lrvb.MixedModel("one ~ x + (1|own) + (1|unique)", "bernoulli")
+    here = model.fit(data).summary()
+    for number in (1, 11):
+        mixed = data.sample(frac=1.0, random_state=number)
+        with dask.config.set(scheduler="synchronous"):
+            there = model.fit(dd.from_pandas(mixed, npartitions=number, sort=False)).summary()
+        off = (there[NUMBERS] - here[NUMBERS]).div(here.sd, axis=0)
+        assert_allclose(off, 0, atol=1e-8)
+
+
 @pytest.mark.usefixtures("tables")
 def test_no_rows_come_back(monkeypatch):
     """What parts answer is as long as the levels are, in a batch: rows are sixty times as many.
@@ -200,7 +238,37 @@ def test_a_lost_worker_changes_nothing(tmp_path):
     assert "2-3" in {path.name for path in tmp_path.iterdir()}  # it was read again elsewhere
 
 
-def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
+def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(monkeypatch):
+    """What it kept is made again: rows, their sums, and the nodes of these."""
+    data = classes(n=800, each=4).assign(
+        unique=lambda d: d.unique % 41, one=lambda d: (d.k > 1).astype(int)
+    )
+    formula = "one ~ x + (1|own) + (1|unique)"
+    here = lrvb.MixedModel(formula, "bernoulli").fit(data)
+    asked, map_of = [], DaskPartitions.map
+
+    def killing(self, function, *own):
+        asked.append(function)
+        if len(asked) == 60:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        return map_of(self, function, *own)
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        monkeypatch.setattr(DaskPartitions, "map", killing)
+        there = lrvb.MixedModel(formula, "bernoulli").fit(dd.from_pandas(data, npartitions=3))
+        monkeypatch.undo()
+        assert len(asked) > 100
+        agree(here, there)
+
+
+def test_zeros_and_ones_with_an_effect_of_each_are_gathered(monkeypatch):
+    """Without a shuffle before it."""
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
     data = classes(n=400).assign(k=lambda d: (d.k > 1).astype(int))
     with pytest.warns(lrvb.RowsGathered, match="400 rows"):
         lrvb.MixedModel("k ~ x + (1|school) + (1|pupil)", "bernoulli").fit(scattered(data))
@@ -210,15 +278,19 @@ def test_zeros_and_ones_with_an_effect_of_each_are_gathered():
     ("formula", "family"),
     [
         ("n ~ x + (1|school) + (1|unique) + (1|pupil)", "poisson"),
-        ("k ~ x + (1|own) + (1|unique)", "bernoulli"),
+        ("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson"),
         ("n ~ x + (x|school) + (1|unique)", "poisson"),
     ],
 )
 def test_what_has_no_sums_of_its_own_is_gathered_or_refused(formula, family, monkeypatch):
-    """Three factors, crossed zeros and ones, slopes beside another factor."""
+    """Three factors, crossed levels of several modes, slopes beside another factor: before any work."""
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
     data = classes(n=400).assign(unique=lambda d: d.unique % 41, k=lambda d: (d.k > 1).astype(int))
-    with pytest.raises(lrvb.InvalidModel, match=r"all 400 rows together.*compute"):
+    with pytest.raises(
+        lrvb.InvalidModel, match=r"all 400 rows together.*0\.0 GB are free.*compute"
+    ):
         lrvb.MixedModel(formula, family).fit(scattered(data))
 
 

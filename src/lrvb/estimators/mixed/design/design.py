@@ -13,6 +13,7 @@ import pandas as pd
 from ....data.standardise import Measures, measure
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
 from ....likelihoods.given import take
+from ....likelihoods.totals import total
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from .columns import Table, column_names, read_table
@@ -156,12 +157,12 @@ class Design:
     @property
     def level(self) -> float:
         """The link of the mean response; half a count is added where the mean is 0 (or everything)."""
-        y, given = self.y, self.given
+        y, given = self.working, self.given
         offset = np.zeros_like(y) if self.offset is None else self.offset
         if self.weights is not None:
             rows = written_out(self.weights)
             y, offset, given = y[rows], offset[rows], take(given, rows)
-        return self.family.level(y, offset, given)
+        return self.family.level(total(y, offset, given))
 
     def term_rows(self, t: int) -> TermRows:
         """The rows of a term as they are summed."""
@@ -303,14 +304,15 @@ def read_design(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     weights: str | None = None,
     structures: Mapping[str, Any] | None = None,
+    few: bool = False,
 ) -> Design:
-    """The design, whether or not its columns can be told apart."""
+    """The design, whether or not its columns can be told apart; `few` rows stand for many."""
     likelihood = likelihood_of(family)
     own = own_functions(functions)
     formula, named = read_formula(formula, column_names(data), own, weights)
     table = read_table(data, named, missing)._replace(functions=own)
     counts, table = split_weights(weights, table)
-    y, trials = read_response(formula, table, likelihood)
+    y, trials = read_response(formula, table, likelihood, few)
     X, fixed = build_block(formula.fixed, table)
     if not likelihood.intercept:
         fixed = fixed.without_intercept()

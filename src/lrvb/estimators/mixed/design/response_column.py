@@ -7,7 +7,7 @@ import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Likelihood
-from ....likelihoods.base import require_counts
+from ....likelihoods.base import require_counts, require_varying
 from ..text.formula import Formula
 from .columns import Table, is_text
 from .model_matrix import build_number, check_size, named_columns
@@ -19,7 +19,7 @@ def read_response(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The response (N,) and its trials (N,), where the family has any; bad values name the row.
 
-    `few` rows are some of many: one is enough.
+    `few` rows are some of many: one is enough, and they may all be alike.
     """
     name = formula.response
     encoded = _encoded(name, table, family)
@@ -35,6 +35,8 @@ def read_response(
     has_trials = "trials" in family.extras
     if formula.trials is None:
         family.check(y, {}, {"response": name}, table.error)
+        if family.varies and not few:
+            require_varying(name, float(y.min()), float(y.max()))
         return y, np.ones_like(y) if has_trials else None
     if not has_trials:
         raise InvalidModel(
@@ -45,7 +47,8 @@ def read_response(
     if failures != formula.trials:
         require_counts(failures, build_number(failures, table)[0], table.error, "failures")
     trials = read_trials(formula, table)
-    family.check(y, {"trials": trials}, {"response": name, "trials": formula.trials}, table.error)
+    names = {"response": name, "trials": formula.trials}
+    family.check(y, {"trials": trials}, names, table.error)
     return y, trials
 
 

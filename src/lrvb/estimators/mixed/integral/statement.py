@@ -192,7 +192,7 @@ class SummedRows(NamedTuple):
 def summed_rows(design: Design, standard: Standardisation) -> SummedRows:
     """The rows, or those that stand for them."""
     if isinstance(design, ScatteredDesign):
-        return SummedRows(np.zeros(1), np.zeros((1, len(design.names))), np.zeros(1), None)
+        return SummedRows(design.possible, np.zeros((1, len(design.names))), np.zeros(1), None)
     if isinstance(design, PartitionedDesign):
         found = design.reduced
         return SummedRows(found.y, found.X, np.zeros(len(found.y)), found.ones)

@@ -29,11 +29,11 @@ class Layout(NamedTuple):
     kept: int
 
 
-def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
-    """The layout of terms whose sums stay where the rows are; None of others. codes() are all parts', (F, n).
+def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> Layout | None:
+    """The layout of terms whose sums of n rows stay where those are; None of others.
 
-    One factor with one effect a level or two; two factors with an intercept each, one within the other; or
-    crossed ones of counts that are sums of rates, with at most 50 levels of the smaller.
+    codes() are all parts', (F, n). One factor with one effect a level or two; two factors with an intercept
+    each, one within the other, or crossed with one mode a level and at most 50 levels of the smaller.
     """
     terms = design.terms
     if len(design.factors) == 1:
@@ -47,11 +47,11 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
     parent = _parents(codes(), outer, inner, max(levels))
     if parent is not None:
         _refuse_same(design, outer, inner, parent)
-        return Layout("nested", (first, second), first)
-    rates = Density(design.family).exponential == "rate"
-    return (
-        Layout("crossed", (first, second), second) if rates and min(levels) <= MOST_DRAWN else None
-    )
+        odds = design.family.binary and Density(design.family).exponential == "odds"
+        single = odds and max(levels) == n  # whose sums ask for all rows. See: SingleRows
+        return None if single else Layout("nested", (first, second), first)
+    crossed = design.family.concave and min(levels) <= MOST_DRAWN
+    return Layout("crossed", (first, second), second) if crossed else None
 
 
 def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ....bridges.dask import DaskPartitions, frame_parts, shuffled_parts
+from ....bridges.dask import DaskPartitions, frame_parts, memory_left, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
+from ....integrated.crossed import MOST_DRAWN
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
+from ....likelihoods.base import require_varying
+from ....likelihoods.totals import join
 from ..design.design import Design, build, read_design
 from ..design.groups import Factor
 from ..design.naming import read_formula
@@ -28,12 +31,16 @@ from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
 
-GATHERED = 1_000_000  # rows that may be brought together where sums would not do
+GATHERED = 1_000_000  # rows that are brought together without asking what memory is free
+ROW, CELL = (
+    4000.0,
+    200.0,
+)  # bytes that a fit of so many takes at most: a row, and each of its columns
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts or zeros and ones in one "
-    "factor or in two that are nested, and of Poisson counts in two that are crossed "
-    "(factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts, zeros and ones, or gamma "
+    f"waiting times in one factor or in two, nested or crossed with up to {MOST_DRAWN} levels of the "
+    "smaller, inflated counts in one (factorization='blocked')"
 )
 
 
@@ -56,13 +63,16 @@ def build_partitioned(
     found = survey.merge(parts.map(lambda _, part: look(part)))
     survey.check(found, missing)
     if not (family.quadratic and blocked):
-        gather = functools.partial(_gather, read.text, parts, found, family, missing, functions)
+        width = survey.width(found, named, units)
+        gather = functools.partial(
+            _gather, read.text, parts, found, width, family, missing, functions
+        )
         design = None
         if blocked and not family.quadratic and found.rows > FEW:
             design = _scattered(read, data, parts, named, found, units, family, functions, gather)
         return gather() if design is None else design
     survey.refuse_learning(read)
-    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    small = _small(read, found, units, family, functions)
     return _from_sums(small, named, parts, found.dropped)
 
 
@@ -70,18 +80,24 @@ def _gather(
     formula: str,
     parts: DaskPartitions,
     found: survey.Survey,
+    width: int,
     family: Likelihood,
     missing: str,
     functions: Mapping[str, Callable[..., Any]] | None,
 ) -> Design:
-    """The rows brought together, with a warning, while they are few."""
+    """The rows, of so many columns, brought together, with a warning, while memory has room for their fit."""
+    needed, size = found.rows * (ROW + CELL * width), ""
     if found.rows > GATHERED:
-        raise InvalidModel(
-            f"This model needs all {found.rows:,} rows together, and up to {GATHERED:,} are brought so from "
-            f"Dask's partitions, where {STAYING}: call .compute() if the rows fit into memory, or fit a "
-            "sample of the levels.",
-            rows=found.rows,
-        )
+        free = memory_left()
+        if needed > free:
+            has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
+            raise InvalidModel(
+                f"This model needs all {found.rows:,} rows together, and their fit up to "
+                f"{needed / 1e9:.1f} GB of memory here, where {has}. In Dask's partitions {STAYING}. Fit a "
+                "sample of the levels, or call .compute() if you know that the rows fit into memory.",
+                rows=found.rows,
+            )
+        size = f" (up to {needed / 1e9:.1f} of {free / 1e9:.1f} GB of memory that are free)"
     few = found.rows <= FEW and not family.quadratic
     why = (
         f"{found.rows:,} rows, which are few,"
@@ -90,7 +106,7 @@ def _gather(
     )
     warnings.warn(
         RowsGathered(
-            f"{why} were brought here from Dask's partitions, where {STAYING}.",
+            f"{why} were brought here from Dask's partitions{size}, where {STAYING}.",
             rows=found.rows,
         ),
         stacklevel=5,
@@ -111,19 +127,19 @@ def _scattered(
     gather: Callable[[], Design],
 ) -> Design | None:
     """Levels' rows brought together, those of each into one partition; None where that would not do."""
-    if survey.learning(read) or not scattered.is_countable(family):
+    if survey.learning(read) or not scattered.can_scatter(family):
         return None
-    small = read_design(read, survey.small_table(found, units), family, functions=functions)
+    small = _small(read, found, units, family, functions)
     codes = functools.partial(
         parts.numbered, functools.partial(rows.codes_part, _bare(small), named)
     )
-    layout = layout_of(small, codes)
+    layout = layout_of(small, codes, found.rows - found.dropped)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]
     own = shuffled_parts(data, named, by.columns)
     arrays = own.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    measured = _measured(small, arrays)
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns = centred(measured.X, intercept)
@@ -131,7 +147,7 @@ def _scattered(
     if names:
         root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
         check_triangle(root, names, columns)
-    totals = arrays.folded(scattered.total_part, scattered.join_totals)
+    totals = arrays.folded(scattered.total_part, join)
     n = measured.y.n
     alone = (t.factor for t in small.terms if t.coefficients == ("1",))
     single = [factor for factor in alone if len(small.factors[factor].levels) == n]
@@ -151,7 +167,7 @@ def _scattered(
 def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
     """Measures in one pass, the rows that stand for all in another."""
     arrays = parts.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    measured = _measured(small, arrays)
     names = small.names
     intercept = names.index("Intercept") if "Intercept" in names else None
     columns = centred(measured.X, intercept)
@@ -164,6 +180,26 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
     left = _left(reduced, measured.y)
     given = _elsewhere(small, measured.y.n, dropped)
     return PartitionedDesign(**given, measured=measured, reduced=reduced, left=left)
+
+
+def _small(
+    read: Formula,
+    found: survey.Survey,
+    units: list[survey.Unit],
+    family: Likelihood,
+    functions: Mapping[str, Callable[..., Any]] | None,
+) -> Design:
+    """The design of a table that has every label. See: small_table."""
+    table = survey.small_table(found, units)
+    return read_design(read, table, family, functions=functions, few=True)
+
+
+def _measured(small: Design, arrays: DaskPartitions) -> rows.Measured:
+    """Measures of all rows; a response that should vary and does not is refused as in memory."""
+    measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
+    if small.family.varies:
+        require_varying(small.formula.response, *measured.ends)
+    return measured
 
 
 def _bare(small: Design) -> Design:

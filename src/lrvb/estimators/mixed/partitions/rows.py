@@ -27,7 +27,8 @@ MOST = 4e8  # numbers that rows which stand for others may have: 3 GB
 class Arrays(NamedTuple):
     """Rows as the model sees them: y, trials, offset (n,); X (n, p); R (n, q) of terms; codes (F, n).
 
-    y is the response where its noise is normal, log_volume what its own density has beside that of y.
+    y is the response where its noise is normal, log_volume what its own density has beside that of y, ends
+    what the response itself is between.
     """
 
     y: np.ndarray
@@ -37,6 +38,7 @@ class Arrays(NamedTuple):
     R: list[np.ndarray]
     codes: np.ndarray
     log_volume: float = 0.0
+    ends: tuple[float, float] = (np.inf, -np.inf)
 
     @property
     def target(self) -> np.ndarray:
@@ -45,12 +47,16 @@ class Arrays(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measures of X, of each term's R, and of y − offset as one column; the log volume of all rows."""
+    """Measures of X, of each term's R, and of y − offset as one column; the log volume of all rows.
+
+    ends are what the response itself is between.
+    """
 
     X: Measures
     R: tuple[Measures, ...]
     y: Measures
     log_volume: float
+    ends: tuple[float, float]
 
 
 class Reduced(NamedTuple):
@@ -109,6 +115,7 @@ def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
         ],
         np.array([coder.codes(table) for coder in design.coders]).reshape(-1, table.n),
         float(np.sum(design.family.constant(y))),
+        (float(y.min()), float(y.max())),
     )
 
 
@@ -121,6 +128,7 @@ def measure_part(rows: Arrays) -> Measured | None:
         tuple(measure(R) for R in rows.R),
         measure(rows.target[:, None]),
         rows.log_volume,
+        rows.ends,
     )
 
 
@@ -134,6 +142,7 @@ def join_measures(parts: Sequence[Measured | None]) -> Measured:
             tuple(merge_measures(a, b) for a, b in zip(whole.R, part.R, strict=True)),
             merge_measures(whole.y, part.y),
             whole.log_volume + part.log_volume,
+            (min(whole.ends[0], part.ends[0]), max(whole.ends[1], part.ends[1])),
         )
     return whole
 

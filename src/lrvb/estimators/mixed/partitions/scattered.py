@@ -1,4 +1,4 @@
-"""Counts, zeros and ones in partitions: rows of a level are brought to one, and its sums made there.
+"""Responses that are not normal in partitions: rows of a level are brought to one, its sums made there.
 
 Of two nested factors the levels are those of the outer one, with all that lies within them.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ....errors import InvalidData
 from ....integrated.crossed import Crossed
-from ....integrated.density import Density
 from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
@@ -30,6 +28,7 @@ from ....integrated.slopes import Slopes
 from ....integrated.surrogate import NotSmooth
 from ....integrated.terms import Term as Summed
 from ....likelihoods import Likelihood
+from ....likelihoods.totals import Totals, total
 from ..design.design import Design, TermRows
 from ..design.rank import triangle
 from ..design.standardised import Standardisation
@@ -47,16 +46,6 @@ NOTHING = Reduced(
 ASKED = 1_000_000  # rows of levels that predictions may bring together
 
 
-class Totals(NamedTuple):
-    """Of rows: how many, Σy, Σ trials, Σ offset, log Σ exp(offset)."""
-
-    n: int
-    y: float
-    trials: float
-    offset: float
-    exposure: float
-
-
 @dataclass(frozen=True, eq=False)
 class ScatteredDesign(PartitionedDesign):
     """A design whose rows are in partitions, those of a level in one; `gather` brings them together.
@@ -71,13 +60,13 @@ class ScatteredDesign(PartitionedDesign):
 
     @property
     def level(self) -> float:
-        """The link of the mean response, from one row that stands for all."""
-        found = self.totals
-        offset = found.exposure if self.family.exponential != "odds" else found.offset / found.n
-        given = {} if self.trials is None else {"trials": np.array([found.trials])}
-        if self.trials is None and self.family.exponential == "odds":
-            given = {"trials": np.array([float(found.n)])}
-        return self.family.level(np.array([found.y]), np.array([offset]), given)
+        """The link of the mean response."""
+        return self.family.level(self.totals)
+
+    @property
+    def possible(self) -> np.ndarray:
+        """A response that a row of one trial may have, (1,)."""
+        return np.zeros(1) if self.trials is not None else np.array(self.measured.ends[:1])
 
     @property
     def log_volume(self) -> float:
@@ -92,18 +81,8 @@ class ScatteredDesign(PartitionedDesign):
 
 def total_part(rows: Arrays) -> Totals:
     """The totals of a partition."""
-    n = len(rows.y)
-    offset = np.zeros(n) if rows.offset is None else rows.offset
-    trials = n if rows.trials is None else rows.trials.sum()
-    exposure = float(logsumexp(offset)) if n else -np.inf
-    return Totals(n, float(rows.y.sum()), float(trials), float(offset.sum()), exposure)
-
-
-def join_totals(parts: Sequence[Totals]) -> Totals:
-    """The totals of all."""
-    n, y, trials, offset, _ = (sum(column) for column in zip(*parts, strict=True))
-    exposure = float(logsumexp([part.exposure for part in parts]))
-    return Totals(int(n), float(y), float(trials), float(offset), exposure)
+    offset = np.zeros(len(rows.y)) if rows.offset is None else rows.offset
+    return total(rows.y, offset, {} if rows.trials is None else {"trials": rows.trials})
 
 
 def root_part(standard: Standardisation, rows: Arrays) -> np.ndarray:
@@ -224,6 +203,10 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
     )
 
 
-def is_countable(family: Likelihood) -> bool:
-    """Whether totals tell the level of the response: counts, zeros and ones."""
-    return bool(Density(family).exponential) and family.intercept
+def can_scatter(family: Likelihood) -> bool:
+    """Whether sums of parts tell all that rows are asked beside their log densities.
+
+    Priors and starts may hang on nothing else that rows say, such as a residual's sd or the categories.
+    """
+    learns = type(family).dispersions_of is not Likelihood.dispersions_of
+    return family.intercept and not (learns or family.link.has_units)

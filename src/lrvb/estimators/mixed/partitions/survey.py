@@ -128,6 +128,14 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def width(found: Survey, named: Sequence[str], units: Sequence[Unit]) -> int:
+    """How many columns of numbers the named ones make: one for each label, but one of a group."""
+    categories = {
+        unit[0]: len(labels) for unit, labels in found.labels.items() if unit not in units
+    }
+    return sum(categories.get(name, 1) for name in named)
+
+
 def check(found: Survey, missing: str) -> None:
     """Refuse a table without rows, and missing values unless they are to be dropped."""
     if missing not in ("error", "drop"):
