@@ -273,7 +273,9 @@ def _logs(
 
 def _progression(start: np.ndarray, step: np.ndarray, Q: int) -> np.ndarray:
     """exp(start + i · step) for i < Q, (…, Q): twice as many at a time."""
-    if not Q * float(np.abs(step).max(initial=0.0)) < _ROOM:  # powers of the ratio may be beyond reach
+    if (
+        not Q * float(np.abs(step).max(initial=0.0)) < _ROOM
+    ):  # powers of the ratio may be beyond reach
         return np.exp(start[..., None] + step[..., None] * np.arange(Q))
     result = np.empty((*start.shape, Q))
     result[..., 0], ratio, done = np.exp(start), np.exp(step)[..., None], 1

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from .groups import Block
-from .nested_sums import NestedSums, TooManyNodes
+from .nested_grids import TooManyNodes
+from .nested_sums import NestedSums
 
 _TINY = np.finfo(float).tiny
 

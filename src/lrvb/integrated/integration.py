@@ -21,7 +21,7 @@ from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
-from .nested_sums import TooManyNodes
+from .nested_grids import TooManyNodes
 from .origins import spread_over
 from .path import Path
 from .proposals import Proposal, fit_again, fit_blocks, probed
