@@ -25,9 +25,7 @@ STEPS = 1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25
 _START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid
-_LONG = (
-    4000  # products of nodes, for each that a look at an outer one takes, from which on that pays
-)
+_LONG = 4000  # products of nodes, over nodes of an inner effect, from which on a look pays
 _LOOKED = 25  # nodes at a time that are looked at,
 _FALL = 40.0  # and the fall of the log integrand beyond them
 _COARSE = 41  # nodes on which a level's information is first looked for
@@ -231,8 +229,11 @@ class NestedSums:
             L = self._heights(theta, eta, (o[at, None] + halves.inner * e).ravel())
             L = L.reshape(len(L), len(at), len(e))
             top = np.maximum(L.max(2, keepdims=True), np.finfo(float).min)
-            log_F = np.log(np.exp(L - top) @ weight) + top[..., 0]
+            with np.errstate(divide="ignore"):
+                log_F = np.log(np.exp(L - top) @ weight) + top[..., 0]
             J = self.above.sum(log_F, axis=0) - (o[at] / halves.outer) ** 2 / 2
+            if np.isnan(J).any():  # farther out than a likelihood has numbers
+                return slice(start - start % 2, stop + 1 - stop % 2)
             kept = np.flatnonzero((J.max(1, keepdims=True) - _FALL <= J).any(0))
             before, start = stop - start, int(at[max(kept[0] - 1, 0)])
             stop = int(at[min(kept[-1] + 1, len(at) - 1)]) + 1
