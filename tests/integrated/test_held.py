@@ -97,6 +97,22 @@ def test_only_columns_of_whole_levels_can_be_held():
     assert_allclose(rebuilt, inside.rows.X, atol=1e-9)
 
 
+def test_nodes_that_cost_more_than_the_rows_are_not_used():
+    """A lattice that suits the smallest sds has to reach as far as the largest ones."""
+    inside, theta = patients()
+    spread = np.r_[0.8, 0.2, 1.0, 0.2, 0.3, 0.3, 0.3]
+    near = np.vstack([theta, theta + spread, theta - spread])
+    far = near.copy()
+    far[:, 4:6] = np.log([[1.0, 0.3], [3.0, 1.0], [0.2, 0.05]])
+    inside.choose_nodes(near)
+    assert Held(inside, near).worth_it
+    inside.choose_nodes(far)
+    held = Held(inside, far)
+    assert not held.worth_it
+    held.reach(far)  # at any price they are right, if slow
+    assert_allclose(held.log_density(far), inside.log_density(far), atol=4e-2)
+
+
 def test_wide_slopes_of_zeros_and_ones_are_summed():
     """log p(y, θ) at draws of the posterior is that of a dense grid over nine prior sds."""
     inside, _ = patients()

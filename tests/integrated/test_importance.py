@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from lrvb.errors import LrvbError
@@ -50,6 +50,16 @@ def test_mixture_of_one_is_that_one():
     mixture = Mixture((q, q), np.array([0.3, 0.7]))
     assert_allclose(mixture.log_density(x), q.log_density(x), rtol=1e-12)
     assert mixture.draw(101, 0).shape == (101, 3)
+
+
+def test_mixtures_are_sums_of_their_parts():
+    """And −∞ so far out that no part has a number."""
+    parts, weights = (split(3), split(3, 7.0)), np.array([0.3, 0.7])
+    x = np.vstack([5 * np.random.default_rng(1).normal(size=(50, 3)), np.full((1, 3), 1e100)])
+    expected = logsumexp([part.log_density(x) for part in parts], axis=0, b=weights[:, None])
+    assert_allclose(Mixture(parts, weights).log_density(x), expected, rtol=1e-12)
+    with np.errstate(over="ignore"):
+        assert Mixture(parts, weights).log_density(np.full((1, 3), 1e200))[0] == -np.inf
 
 
 def test_sides_are_fitted_to_weighted_draws():

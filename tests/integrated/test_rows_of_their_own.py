@@ -73,6 +73,18 @@ def test_slopes_are_differences(sd):
     assert np.abs((up - down) / (2 * h) - second).max() < 1e-3 / odds.kappa**2
 
 
+def test_several_sds_have_a_part_each():
+    """As each alone, within knots and beyond them."""
+    sds = np.array([0.01, 0.7, 4.0])
+    eta = np.random.default_rng(0).normal(size=(3, 5, 4)) * 12
+    together = LogisticNormal(sds)
+    for i, sd in enumerate(sds):
+        alone = LogisticNormal(sd)
+        np.testing.assert_allclose(together.log_p(eta)[i], alone.log_p(eta[i]), rtol=1e-12)
+        for part, own in zip(together.slopes(eta, 3), alone.slopes(eta[i], 3), strict=True):
+            np.testing.assert_allclose(part[i], own, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_sums_and_moments_are_the_nested_ones(binary):
     """Both to what their nodes leave: 1e-2 of a log density at most, of which sums here have 1e-4."""

@@ -13,7 +13,7 @@ import numpy as np
 from .chain_sums import REACH, ChainSums, Sums
 from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked, with_effects
 from .lines import draw_each
-from .nested_sums import TooManyNodes
+from .nested_grids import TooManyNodes
 from .regression import lifted
 from .tree import every_level
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from .coordinates import FREE, LOG, Kind
 from .factor_nodes import TOLERANCE
-from .nested_sums import TooManyNodes
+from .nested_grids import TooManyNodes
 from .regression import Regression, lifted
 from .terms import Term
 from .tree import grow

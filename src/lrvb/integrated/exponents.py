@@ -29,6 +29,7 @@ class Exponential:
 
     def __init__(self, rows: Regression, groups: Groups, R: np.ndarray):
         self.rows, self.groups, self.R = rows, groups, R
+        self._blocks: dict[int, list[Block]] = {}
         self.additive = rows.likelihood.exponential == "rate"
         self.shaped = rows.likelihood.exponential == "shape"
         self.intercept = R.shape[1] == 1 and bool(np.all(R == 1))
@@ -55,6 +56,12 @@ class Exponential:
         """The different counts, and the place among them of every row's."""
         y, place = np.unique(self.rows.columns[0], return_inverse=True)
         return y, place.reshape(-1)
+
+    def blocks(self, cells: int) -> list[Block]:
+        """Groups of nearly one size at a time, found once for each number of cells a group."""
+        if cells not in self._blocks:
+            self._blocks[cells] = self.groups.blocks(cells)
+        return self._blocks[cells]
 
     def at(self, theta: np.ndarray, k: int) -> RowSums:
         """The sums of rows at points θ (n, d)."""
@@ -99,7 +106,7 @@ class Exponents:
             return rate_line(self.level, fixed.yR, self.total, z).swapaxes(0, 1)
         ez = np.exp(z)
         result = self.level[..., None] + fixed.yR[:, :, None] * z
-        for block in fixed.groups.blocks(z[0].size):  # of lambdas' defaults mypy infers no types
+        for block in fixed.blocks(z[0].size):  # of lambdas' defaults mypy infers no types
             E = self.E[block.rows]
             E[~block.there] = 0.0
             here, trials = ez[block.groups], self._trials(block)
@@ -125,7 +132,7 @@ class Exponents:
         yR = fixed.yR
         by_first = self.level[..., None] + yR[:, None, :1] * first + yR[:, None, 1:] * across
         result = by_first[..., None] + (yR[:, None, 1:] * along)[:, :, None, :]
-        for block in fixed.groups.blocks(n * Q * Q):
+        for block in fixed.blocks(n * Q * Q):
             A, B = self._factors(block, first, across, along)
             if fixed.additive:
                 result[block.groups] -= A.swapaxes(2, 3) @ B
@@ -265,10 +272,15 @@ def _logs(
 
 
 def _progression(start: np.ndarray, step: np.ndarray, Q: int) -> np.ndarray:
-    """exp(start + i · step) for i < Q, (…, Q)."""
+    """exp(start + i · step) for i < Q, (…, Q): twice as many at a time."""
+    if (
+        not Q * float(np.abs(step).max(initial=0.0)) < _ROOM
+    ):  # powers of the ratio may be beyond reach
+        return np.exp(start[..., None] + step[..., None] * np.arange(Q))
     result = np.empty((*start.shape, Q))
-    result[..., 0] = np.exp(start)
-    ratio = np.exp(step)
-    for i in range(1, Q):
-        np.multiply(result[..., i - 1], ratio, out=result[..., i])
+    result[..., 0], ratio, done = np.exp(start), np.exp(step)[..., None], 1
+    while done < Q:
+        more = min(done, Q - done)
+        np.multiply(result[..., :more], ratio, out=result[..., done : done + more])
+        ratio, done = ratio * ratio, done + more
     return result

@@ -14,7 +14,7 @@ _ALIKE = 1.25  # sizes of groups in one block, largest to smallest
 class Block(NamedTuple):
     """Groups of nearly one size: their numbers, their rows (groups, size), and which are there."""
 
-    groups: slice
+    groups: slice | np.ndarray
     rows: np.ndarray
     there: np.ndarray
 
@@ -46,16 +46,19 @@ class Groups(NamedTuple):
         return np.diff(np.append(self.starts, len(self.of)))
 
     def blocks(self, cells: int) -> list[Block]:
-        """Groups, larger ones first, in runs of nearly one size, with so many cells a group."""
-        sizes = self.sizes
+        """Groups of nearly one size at a time, larger ones first, with so many cells a group."""
+        sizes, starts = self.sizes, self.starts
+        falling = bool((np.diff(sizes) <= 0).all())
+        order = np.arange(len(sizes)) if falling else np.argsort(-sizes, kind="stable")
+        sizes, starts = sizes[order], starts[order]
         found, start, most = [], 0, max(1, int(_CELLS / cells))
         while start < len(sizes):
             alike = int(np.searchsorted(-sizes, -sizes[start] / _ALIKE, side="right"))
             end = max(start + 1, min(start + most, alike))
             place = np.arange(sizes[start])
             there = place < sizes[start:end, None]
-            begin = self.starts[start:end, None]
-            found.append(Block(slice(start, end), begin + np.where(there, place, 0), there))
+            rows = starts[start:end, None] + np.where(there, place, 0)
+            found.append(Block(slice(start, end) if falling else order[start:end], rows, there))
             start = end
         return found
 

@@ -32,6 +32,7 @@ _RIM = 4.0  # of the fall of the log integrand, up to where nodes end
 _SURE = (
     0.03  # of the whole log density, that nodes may be off by beyond what they are at the center
 )
+_CHEAPER = 2.5  # times what they are counted for, that sums of exponentials' products take less
 
 
 class _Nodes(NamedTuple):
@@ -81,12 +82,14 @@ class Held:
         found = within_groups(inside)
         assert found is not None
         self.inside, self.p, self.A = inside, inside.p, found
-        self.reach(points)
+        self.reach(points, at_any_price=False)
 
-    def reach(self, points: np.ndarray) -> None:
-        """Nodes that suffice at the points (T, d), the first of which is the center."""
+    def reach(self, points: np.ndarray, at_any_price: bool = True) -> None:
+        """Nodes that suffice at the points (T, d), the first of which is the center, or are too many."""
         for finer in _FINER:
             self._make(points, finer)
+            if not (at_any_price or self.worth_it):
+                return
             off = self._sums(points)[0] - self._moved_by(_SHIFT)._sums(points)[0]
             if np.abs(off).max() < _TOLERANCE:
                 break
@@ -101,6 +104,13 @@ class Held:
     def work(self) -> float:
         """What a point costs, in evaluations of a row's density."""
         return sum(nodes.level.size for nodes in self.nodes) / 4
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether a point costs less than from the rows: not where few of them leave effects far to go."""
+        inside = self.inside
+        times = 1.0 if inside._exponential is None else _CHEAPER
+        return times * self.work < inside.cost * inside.work
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""

@@ -7,12 +7,13 @@ nodes of o + e that all outer levels share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .nested_sums import NestedSums, TooManyNodes
+from .groups import Block
+from .nested_grids import TooManyNodes
+from .nested_sums import NestedSums
 
 _TINY = np.finfo(float).tiny
 
@@ -43,9 +44,7 @@ class Inner:
     """The same of n points, from rows; nothing where a point asks for too many nodes. See: InnerSums."""
 
     def __init__(self, nested: NestedSums, points: Sequence[_Point | None]):
-        ends = np.append(nested.above.starts, len(nested.above.of))
         self.nested, self.points = nested, tuple(points)
-        self.runs = [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     @classmethod
     def of(cls, nested: NestedSums, theta: np.ndarray) -> Inner:
@@ -60,9 +59,10 @@ class Inner:
         """Σ log F at outer effects (n, G, Q), (n, G, Q); −∞ where there would be too many nodes."""
         result = np.full(Z.shape, -np.inf)
         for i, point in self._there():
-            for g, run in enumerate(self.runs):
-                F = point.W[run] @ _density(point, Z[i, g])[0]
-                result[i, g] = np.log(np.maximum(F, _TINY)).sum(0)
+            for block in self._blocks(point, Z):
+                F = point.W[block.rows] @ _density(point, Z[i, block.groups])[0]
+                logs = np.where(block.there[..., None], np.log(np.maximum(F, _TINY)), 0.0)
+                result[i, block.groups] = logs.sum(1)
             result[i] += point.peak[:, None]
         return result
 
@@ -74,23 +74,29 @@ class Inner:
         gradient, information = np.zeros(z.shape), np.zeros((*z.shape, 1))
         for i, point in self._there():
             variance = point.sd**2
-            for g, run in enumerate(self.runs):
-                F, F1, F2 = _moments(point, run, z[i, g])
+            for block in self._blocks(point, z):
+                F, F1, F2 = _moments(point, block, z[i, block.groups])
                 mean = F1 / F
-                spread = F2 / F - mean**2
-                gradient[i, g] = mean.sum() / variance
-                information[i, g] = (1 - spread / variance).sum() / variance
+                left = np.where(block.there[..., None], 1 - (F2 / F - mean**2) / variance, 0.0)
+                mean[~block.there] = 0.0
+                gradient[i, block.groups] = mean.sum(1) / variance
+                information[i, block.groups, 0] = left.sum(1) / variance
         return gradient, information
 
     def moments(self, Z: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E e and E e² (n, M) of inner levels, with outer effects Z (n, G, Q) of probabilities P."""
         first, second = np.zeros((2, len(self.points), self.nested.M))
         for i, point in self._there():
-            for g, run in enumerate(self.runs):
-                F, F1, F2 = _moments(point, run, Z[i, g])
-                A = P[i, g] / F
-                first[i, run], second[i, run] = (A * F1).sum(1), (A * F2).sum(1)
+            for block in self._blocks(point, Z):
+                F, F1, F2 = _moments(point, block, Z[i, block.groups])
+                A, at = P[i, block.groups][:, None] / F, block.rows[block.there]
+                first[i, at] = (A * F1).sum(2)[block.there]
+                second[i, at] = (A * F2).sum(2)[block.there]
         return first, second
+
+    def _blocks(self, point: _Point, Z: np.ndarray) -> list[Block]:
+        """Outer levels with about as many inner ones, so many as have room at these effects (n, G, Q)."""
+        return self.nested.above.blocks(len(point.t) * Z.shape[2])
 
     def _there(self) -> Iterator[tuple[int, _Point]]:
         return ((i, point) for i, point in enumerate(self.points) if point is not None)
@@ -106,16 +112,18 @@ def _point(nested: NestedSums, theta: np.ndarray) -> _Point | None:
     return _Point(grid.t, W, nested.above.sum(peak[:, 0], axis=0), grid.inner)
 
 
-def _moments(point: _Point, run: slice, o: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """∫ e^k Π p(y | o + e) N(e) de of a run of inner levels at outer effects o (Q,), for k = 0, 1, 2."""
+def _moments(
+    point: _Point, block: Block, o: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """∫ e^k Π p(y | o + e) N(e) de at outer effects o (groups, Q), (groups, size, Q), for k = 0, 1, 2."""
     K, e = _density(point, o)
-    found = point.W[run] @ np.hstack([K, K * e, K * e**2])
-    F, F1, F2 = np.split(found, 3, axis=1)
-    return np.maximum(F, _TINY), F1, F2
+    found = point.W[block.rows] @ np.concatenate([K, K * e, K * e**2], axis=2)
+    Q = o.shape[1]
+    return np.maximum(found[..., :Q], _TINY), found[..., Q : 2 * Q], found[..., 2 * Q :]
 
 
 def _density(point: _Point, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """N(t − o; 0, sd²) times the step (Q, outer nodes), and t − o."""
-    e = point.t[:, None] - o
+    """N(t − o; 0, sd²) times the step, and t − o, at outer effects o (groups, Q): (groups, nodes, Q)."""
+    e = point.t[:, None] - o[:, None]
     step = (point.t[1] - point.t[0]) / (point.sd * np.sqrt(2 * np.pi))
     return np.exp(-((e / point.sd) ** 2) / 2) * step, e

@@ -21,7 +21,7 @@ from .laplace import Marginal
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
-from .nested_sums import TooManyNodes
+from .nested_grids import TooManyNodes
 from .origins import spread_over
 from .path import Path
 from .proposals import Proposal, fit_again, fit_blocks, probed
@@ -126,8 +126,10 @@ def _drawn(
     (tabled or inside).choose_nodes(met)
     few = tabled is None and _is_learnt(wanted, inside, len(kinds))
     if isinstance(inside, Factor) and _is_held(wanted, inside):
-        stand = Held(inside, around(mode))
-        mode, few = climb(stand.log_density, mode.x, stand.derivatives, longest), False
+        held = Held(inside, around(mode))
+        if held.worth_it:
+            mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
+            stand = held
     density: Evaluable = stand or inside
     nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate

@@ -7,6 +7,7 @@ between 0 and 1; between knots they are Taylor's series.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -26,13 +27,16 @@ def shrinkage(sd: np.ndarray) -> np.ndarray:
 
 
 class LogisticNormal:
-    """ℓ and its derivatives in η at one σ."""
+    """ℓ and its derivatives in η at sds σ (n,), or one: η is (n, …), a part for each of several."""
 
-    def __init__(self, sd: float):
-        self.sd, self.kappa = sd, float(shrinkage(np.array(sd)))
+    def __init__(self, sd: np.ndarray | float):
+        self.sd = np.atleast_1d(np.asarray(sd, dtype=np.float64))
+        self.kappa = shrinkage(self.sd)
         angle = np.arccos(np.clip(1 - 2 / self.kappa**2, -1.0, 1.0))
-        #: of x, each times a power of the spacing, over its factorial, (4, knots)
-        self.taylor = np.tensordot(np.cos(np.arange(_DEGREE) * angle), _series(), axes=1)
+        #: of x, each times a power of the spacing, over its factorial, (4, n · knots)
+        series = np.cos(angle[:, None] * np.arange(_DEGREE)) @ _series()
+        self.knots = series.shape[2]
+        self.taylor = series.reshape(4, -1)
 
     def log_p(self, eta: np.ndarray) -> np.ndarray:
         """ℓ at η of any shape."""
@@ -41,9 +45,8 @@ class LogisticNormal:
         for part in self.taylor[2::-1]:
             found *= d
             found += part.take(at)
-        if beyond is not None:
-            found[beyond] = _integrals(eta[beyond], self.sd)[0]
-        return found
+        self._beyond([found], eta, beyond)
+        return found.reshape(eta.shape)
 
     def slopes(self, eta: np.ndarray, order: int = 2) -> list[np.ndarray]:
         """ℓ, ℓ′, … up to ℓ‴ at η."""
@@ -52,24 +55,36 @@ class LogisticNormal:
         found = [t0 + d * (t1 + d * (t2 + d * t3)), t1 + d * (2 * t2 + 3 * d * t3)]
         found += [2 * t2 + 6 * d * t3, 6 * t3]
         for k in range(1, order + 1):
-            found[k] *= (_KNOT * self.kappa) ** -k
-        if beyond is not None:
-            for part, exact in zip(found, _integrals(eta[beyond], self.sd), strict=True):
-                part[beyond] = exact
-        return found[: order + 1]
+            found[k] *= ((_KNOT * self.kappa) ** -k)[:, None]
+        self._beyond(found, eta, beyond)
+        return [part.reshape(eta.shape) for part in found[: order + 1]]
 
     def _places(self, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """The nearest knot to each η, how far it is from there in knots, and where there is none."""
-        u = eta * (1 / (_KNOT * self.kappa))
+        """The nearest knot to each η (n, m), how far it is from there in knots, and where there is none."""
+        u = eta.reshape(len(self.sd), -1) * (1 / (_KNOT * self.kappa))[:, None]
         u += _FAR / _KNOT
         nearest = np.rint(u)
         u -= nearest
-        last = self.taylor.shape[1] - 1
+        last = self.knots - 1
         beyond = None
         if nearest.min(initial=0.0) < 0 or nearest.max(initial=0.0) > last:
             beyond = (nearest < 0) | (nearest > last)
             np.clip(nearest, 0, last, out=nearest)
+        nearest += (self.knots * np.arange(len(u)))[:, None]
         return nearest.astype(np.intp), u, beyond
+
+    def _beyond(
+        self, found: Sequence[np.ndarray], eta: np.ndarray, beyond: np.ndarray | None
+    ) -> None:
+        """The integral itself, and its derivatives, where there is no knot."""
+        if beyond is None:
+            return
+        eta = eta.reshape(beyond.shape)
+        for i in np.flatnonzero(beyond.any(1)):
+            there = beyond[i]
+            exact = _integrals(eta[i, there], float(self.sd[i]))
+            for part, value in zip(found, exact, strict=False):
+                part[i, there] = value
 
 
 def _integrals(eta: np.ndarray, sd: float) -> list[np.ndarray]:
@@ -98,7 +113,7 @@ def _integrals(eta: np.ndarray, sd: float) -> list[np.ndarray]:
 
 @cache
 def _series() -> np.ndarray:
-    """Chebyshev coefficients in τ of Taylor's at all knots, (degree, 4, knots)."""
+    """Chebyshev coefficients in τ of Taylor's at all knots, (4, degree, knots)."""
     angles = (np.arange(_DEGREE) + 0.5) / _DEGREE * np.pi
     below = np.arange(-_FAR, _KNOT / 2, _KNOT)
     values = []
@@ -109,7 +124,7 @@ def _series() -> np.ndarray:
         values.append(found * ((_KNOT * kappa) ** np.arange(4) / [1.0, 1.0, 2.0, 6.0])[:, None])
     transform = np.cos(np.outer(np.arange(_DEGREE), angles)) * (2 / _DEGREE)
     transform[0] /= 2
-    return np.tensordot(transform, np.array(values), axes=1)
+    return np.ascontiguousarray(np.tensordot(transform, np.array(values), axes=1).swapaxes(0, 1))
 
 
 def _mirrored(low: np.ndarray) -> np.ndarray:

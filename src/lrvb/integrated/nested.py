@@ -12,7 +12,8 @@ import numpy as np
 from .inner import Inner, InnerSums
 from .inside import Drawn, Effects, Evaluated, Lines, only_new, stacked, with_effects
 from .lines import draw_alike, draw_each, spline_weights
-from .nested_sums import REACH, NestedSums, Sums, TooManyNodes
+from .nested_grids import REACH, TooManyNodes
+from .nested_sums import NestedSums, Sums
 from .regression import lifted
 
 _CELLS = 4  # to a step of the grids, of which a draw is made

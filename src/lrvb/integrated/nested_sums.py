@@ -13,63 +13,27 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .coordinates import FREE, LOG, Kind
-from .effort import APART, TooMuchWork
+from .effort import APART
 from .factor_nodes import TOLERANCE
 from .groups import gather
+from .nested_grids import REACH, Grid, Halves, TooManyNodes, half_of, own_nodes
 from .regression import Regression, lifted
 from .terms import Term
 
-REACH = 6.5  # prior sds to either side: what is left out is below 1e-10 of the prior
 # steps of the grid, in units of the smallest conditional sd
 STEPS = 1.6, 1.3, 1.0, 0.8, 0.6, 0.45, 0.35, 0.25
 _START = 0.8  # a step that is safe before any was chosen
 _WIDEST = 1.15  # the largest unit: log(1 + e^t) is analytic within π of the real line
 _MOST = 3000  # nodes of a grid
+_LONG = 4000  # products of nodes, over nodes of an inner effect, from which on a look pays
+_LOOKED = 25  # nodes at a time that are looked at,
+_FALL = 40.0  # and the fall of the log integrand beyond them
 _COARSE = 41  # nodes on which a level's information is first looked for
 _SINGLE = 1e-25  # of an inner sum where its outer effect most probably is, for single precision
 _LARGEST = 200.0  # |η| for which exponentials are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
 _CELLS = 2**16  # rows × nodes at a time: what fits a processor's cache
 _EXTREME = 8.0  # |log sd| up to which grids are made
-
-
-class TooManyNodes(TooMuchWork):
-    """A θ whose sums would need more nodes than is sensible."""
-
-    def __init__(self, nodes: float):
-        super().__init__(
-            f"A nested sum would need {nodes:.0f} nodes, since rows know a level far better than its "
-            "sd does.",
-            nodes=nodes,
-        )
-
-
-class Grid(NamedTuple):
-    """Nodes t of outer + inner (Q,), nodes o of the outer effect (J,), the two sds, and K (Q, J).
-
-    K_qj is the inner effect's density at t_q − o_j, times the step.
-    """
-
-    t: np.ndarray
-    o: np.ndarray
-    outer: float
-    inner: float
-    K: np.ndarray
-
-
-class Halves(NamedTuple):
-    """Both sds, and steps to either side: of outer nodes, of nodes all share, of an outer node's own."""
-
-    outer: float
-    inner: float
-    o: int
-    shared: int
-    own: int
-
-    @property
-    def size(self) -> int:
-        """Nodes of the shorter of both grids."""
-        return min(2 * self.shared + 1, (2 * self.own + 1) * (2 * self.o + 1))
 
 
 class Sums(NamedTuple):
@@ -226,26 +190,55 @@ class NestedSums:
         passed = inner / (1 + sd_i**2 * inner)
         return float(inner.max()), float(self.above.sum(passed, axis=0).max())
 
-    def _grid(self, theta: np.ndarray, apart: bool = True) -> Grid:
+    def _grid(self, theta: np.ndarray, apart: bool = True, eta: np.ndarray | None = None) -> Grid:
         """Grids with steps of `step` times the smallest conditional sd of a level.
 
         Where the inner sd is so small that one grid for all would be longer, every outer node has
         its own: t = o_j + inner, and K is zero but for its own nodes. That is left out if not `apart`.
+        With rows' η (N,) they are no longer than the rows ask for, where that would be very long.
         """
         found = self._halves(theta, self.information or self._informations(theta))
         sd_o, sd_i, half_o, shared, own = found
         size = found.size if apart else 2 * shared + 1
         if size > _MOST:
             raise TooManyNodes(size)
-        o = np.linspace(-1, 1, 2 * half_o + 1) * REACH * sd_o
+        o = np.arange(-half_o, half_o + 1) * (REACH * sd_o / half_o)
+        long = size * len(o) > _LONG * (2 * own + 1)
+        if eta is not None and long and self.rows.likelihood.concave:
+            o = o[self._window(theta, eta, found, o)]
         if 2 * shared + 1 <= size:
-            t = np.linspace(-1, 1, 2 * shared + 1) * REACH * np.hypot(sd_o, sd_i)
+            step, reach = REACH * np.hypot(sd_o, sd_i) / shared, REACH * sd_i
+            first = 2 * max(int(np.floor((o[0] - reach) / step / 2)), -(shared // 2))
+            last = 2 * min(int(np.ceil((o[-1] + reach) / step / 2)), shared // 2)
+            t = np.arange(first, last + 1) * step
             density = np.exp(-(((t[:, None] - o) / sd_i) ** 2) / 2)
-            return Grid(t, o, sd_o, sd_i, density * ((t[1] - t[0]) / (sd_i * np.sqrt(2 * np.pi))))
-        e = np.linspace(-1, 1, 2 * own + 1) * REACH
-        weight = np.exp(-(e**2) / 2) * ((e[1] - e[0]) / np.sqrt(2 * np.pi))
+            return Grid(t, o, sd_o, sd_i, density * (step / (sd_i * np.sqrt(2 * np.pi))))
+        e, weight = own_nodes(own)
         K = np.kron(np.eye(len(o)), weight[:, None])
         return Grid((o[:, None] + sd_i * e).ravel(), o, sd_o, sd_i, K)
+
+    def _window(self, theta: np.ndarray, eta: np.ndarray, halves: Halves, o: np.ndarray) -> slice:
+        """Where among nodes o any outer level's integrand is within e^−40 of its top.
+
+        It is log-concave: beyond the neighbours of those of some nodes that are within it, it is below.
+        """
+        e, weight = own_nodes(halves.own)
+        start, stop = 0, len(o)
+        while True:
+            at = np.unique(np.linspace(start, stop - 1, _LOOKED).astype(int))
+            L = self._heights(theta, eta, (o[at, None] + halves.inner * e).ravel())
+            L = L.reshape(len(L), len(at), len(e))
+            top = np.maximum(L.max(2, keepdims=True), np.finfo(float).min)
+            with np.errstate(divide="ignore"):
+                log_F = np.log(np.exp(L - top) @ weight) + top[..., 0]
+            J = self.above.sum(log_F, axis=0) - (o[at] / halves.outer) ** 2 / 2
+            if np.isnan(J).any():  # farther out than a likelihood has numbers
+                return slice(start - start % 2, stop + 1 - stop % 2)
+            kept = np.flatnonzero((J.max(1, keepdims=True) - _FALL <= J).any(0))
+            before, start = stop - start, int(at[max(kept[0] - 1, 0)])
+            stop = int(at[min(kept[-1] + 1, len(at) - 1)]) + 1
+            if stop - start < 2 * _LOOKED or 2 * (stop - start) > before:
+                return slice(start - start % 2, stop + 1 - stop % 2)
 
     def _halves(self, theta: np.ndarray, information: tuple[float, float]) -> Halves:
         """How long grids are at one θ, where rows know so much of an inner level, and of an outer one."""
@@ -253,10 +246,10 @@ class NestedSums:
         of_inner, of_outer = information
         unit_i, unit_o = 1 / np.sqrt(sd_i**-2 + of_inner), 1 / np.sqrt(sd_o**-2 + of_outer)
         widest = _WIDEST * self.rows.unit
-        half_o = _half(sd_o, self.step * min(unit_o, widest))
+        half_o = half_of(sd_o, self.step * min(unit_o, widest))
         step = self.step * min(unit_i, widest)
         return Halves(
-            sd_o, sd_i, half_o, _half(float(np.hypot(sd_o, sd_i)), step), _half(sd_i, step)
+            sd_o, sd_i, half_o, half_of(float(np.hypot(sd_o, sd_i)), step), half_of(sd_i, step)
         )
 
     def _sums(self, theta: np.ndarray, half: bool = False) -> Sums:
@@ -265,8 +258,8 @@ class NestedSums:
         Relative to each inner level's peak single precision is enough for draws, but where levels of one
         outer level contradict each other so much that it has no number for it.
         """
-        grid = self._grid(theta)
         eta = self.rows.predictor(theta[None, : self.p])[0]
+        grid = self._grid(theta, eta=eta)
         if self.single:
             quick = self._outer(grid, *self._weights(theta, eta, grid.t, np.float32), eta, half)
             best = quick.P.argmax(1)[self.above.of]
@@ -402,9 +395,3 @@ class NestedSums:
 def largest(informations: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The largest of an inner level, and of an outer one."""
     return max(i for i, _ in informations), max(o for _, o in informations)
-
-
-def _half(sd: float, step: float) -> int:
-    """Steps to either side that reach REACH sds: even, so that every second node has both ends."""
-    half = max(6, int(np.ceil(REACH * sd / step)))
-    return half + half % 2

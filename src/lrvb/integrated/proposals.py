@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, logsumexp, ndtri
+from scipy.special import gammaincinv, gammaln, ndtri
 
 from ..numerics.sobol import sobol
 
@@ -76,10 +76,9 @@ class SplitT:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Normalised log density at points (n, d), (n,)."""
-        e = (x - self.center) @ self._inverse.T
-        z = np.where(e < 0, e / self.left, e / self.right)
-        power = (self.df + len(self.center)) / 2
-        return self._constant - power * np.log1p((z**2).sum(1) / self.df)
+        z = self._inverse @ (x - self.center).T
+        z /= np.where(z < 0, self.left[:, None], self.right[:, None])
+        return self._constant + _log_kernel(z, self.df)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +118,11 @@ class Mixture:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Normalised log density at points (n, d), (n,)."""
-        values = [part.log_density(x) for part in self.parts]
-        return logsumexp(np.array(values), axis=0, b=self.weights[:, None])
+        values = np.array([part.log_density(x) for part in self.parts])
+        values += np.log(self.weights)[:, None]
+        top = _shares(values)
+        with np.errstate(divide="ignore"):  # −∞ so far out that no part has a number for it
+            return np.asarray(top + np.log(values.sum(0)))
 
 
 def probed(
@@ -181,18 +183,42 @@ def fit_mixture(x: np.ndarray, weights: np.ndarray, df: float, K: int = 2) -> Mi
     along = ((x - mean) @ U[:, -1]) / np.sqrt(lengths[-1])
     order = np.argsort(along)
     levels = np.interp(np.arange(1, K + 1) / (K + 1), np.cumsum(weights[order]), along[order])
-    log_r = -2 * (along[:, None] - levels) ** 2
-    ones = np.ones(d)
+    r = -2 * (along - levels[:, None]) ** 2
+    z = np.ascontiguousarray(x.T)
     for _ in range(30):
-        share = np.exp(log_r - logsumexp(log_r, axis=1, keepdims=True)) * weights[:, None]
-        sizes = np.maximum(share.sum(0), 1e-3)
-        parts: list[SplitT] = []
+        _shares(r)
+        r *= weights / r.sum(0)
+        sizes = np.maximum(r.sum(1), 1e-3)
+        means, roots = r @ x / sizes[:, None], np.empty((K, d, d))
         for k in range(K):
-            m = share[:, k] @ x / sizes[k]
-            C = (x - m).T @ ((x - m) * share[:, [k]]) / sizes[k] + 0.02 * S
-            parts.append(SplitT(m, np.linalg.cholesky(C), ones, ones, df))
-        log_r = np.stack([p.log_density(x) for p in parts], axis=1) + np.log(sizes)
+            away = z - means[k][:, None]
+            C = (away * r[k]) @ away.T / sizes[k] + 0.02 * S
+            roots[k] = np.linalg.cholesky(C)
+            log_size = np.log(sizes[k]) - np.log(np.diag(roots[k])).sum()
+            r[k] = _log_kernel(np.linalg.inv(roots[k]) @ away, df) + log_size
+    ones = np.ones(d)
+    parts = (SplitT(m, root, ones, ones, df) for m, root in zip(means, roots, strict=True))
     return Mixture(tuple(parts), sizes / sizes.sum())
+
+
+def _log_kernel(z: np.ndarray, df: float) -> np.ndarray:
+    """log density of a standard t at z (d, n), (n,), but for its constant; z is lost."""
+    d = len(z)
+    z *= z
+    square = np.asarray(z.sum(0))
+    square /= df
+    np.log1p(square, out=square)
+    square *= -(df + d) / 2
+    return square
+
+
+def _shares(log_r: np.ndarray) -> np.ndarray:
+    """The largest of K logarithms (K, n), (n,); in their place exponentials, of which that one's is 1."""
+    top = log_r.max(0)
+    top[np.isneginf(top)] = 0.0
+    log_r -= top
+    np.exp(log_r, out=log_r)
+    return np.asarray(top)
 
 
 def fit_blocks(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:

@@ -26,6 +26,8 @@ from .regression import Regression
 from .terms import Term
 
 _CELLS = 2**17  # rows × nodes at a time, which fit a processor's cache
+_LOT = 2**15  # of several sds, each of which has
+_KNOTS = 2**11  # numbers of its own
 _OTHERS = 8.0  # nodes that a search for a mode is worth
 _WORK = 1.5  # what a node of a row costs, in evaluations of a row's density
 
@@ -60,10 +62,18 @@ class AveragedOdds(Density):
         self, columns: Columns, eta: Any, phi: Sequence[Any], order: int
     ) -> list[np.ndarray]:
         sds, toward = np.ravel(phi[0]), _sign(columns) * eta
-        if len(sds) == 1:
-            return _each(toward, sds[0], order)
-        parts = [_each(here, sd, order) for here, sd in zip(toward, sds, strict=True)]
-        return [np.array(part) for part in zip(*parts, strict=True)]
+        flat = toward.reshape(len(sds), -1)
+        found, few = np.empty((order + 1, *flat.shape)), max(1, _LOT // (_KNOTS + flat.shape[1]))
+        for first in range(0, len(sds), few):
+            some = slice(first, first + few)
+            odds = LogisticNormal(sds[some])
+            for start in range(0, flat.shape[1], _CELLS):
+                here = some, slice(start, start + _CELLS)
+                if order:
+                    found[:, *here] = odds.slopes(flat[here], order)
+                else:
+                    found[0, *here] = odds.log_p(flat[here])
+        return list(found.reshape(order + 1, *toward.shape))
 
 
 class SingleRows(Levels):
@@ -117,17 +127,14 @@ class SingleRows(Levels):
             P = sums.P / sums.total[..., None]
             first[np.ix_(at, self._outer)] = (P * sums.grid).sum(2)
             second[np.ix_(at, self._outer)] = (P * sums.grid**2).sum(2)
-            for i, k in enumerate(at):
-                # of e ~ N(0, σ²) with p(y | η) its mean: E e = σ²ℓ′, E e² = σ² + σ⁴(ℓ″ + ℓ′²)
-                variance = float(np.exp(2 * theta[k, self.p + 1]))
-                eta = self.rows.predictor(theta[None, k, : self.p])[0][:, None]
-                phi = [np.sqrt([variance])]
-                score, information = alone.derivatives(y, eta + sums.grid[i][of], phi)
-                share = P[i][of]
-                mean = (score * share).sum(1)
-                square = ((score**2 - information) * share).sum(1)
-                first[k, G:] = variance * mean[self._inner]
-                second[k, G:] = variance * (1 + variance * square[self._inner])
+            # of e ~ N(0, σ²) with p(y | η) its mean: E e = σ²ℓ′, E e² = σ² + σ⁴(ℓ″ + ℓ′²)
+            variance = np.exp(2 * theta[at, self.p + 1])
+            eta = self.rows.predictor(theta[at, : self.p])[:, :, None] + sums.grid[:, of]
+            score, information = alone.derivatives(y, eta, [np.sqrt(variance)])
+            share, variance = P[:, of], variance[:, None]
+            mean, square = (score * share).sum(2), ((score**2 - information) * share).sum(2)
+            first[at, G:] = variance * mean[:, self._inner]
+            second[at, G:] = variance * (1 + variance * square[:, self._inner])
         return Evaluated(value, first, second)
 
     def scale(self, theta: np.ndarray) -> np.ndarray:
@@ -251,16 +258,3 @@ def _kappa(log_sd: np.ndarray) -> np.ndarray:
 
 def _sign(columns: Columns) -> np.ndarray:
     return 2.0 * columns[0] - 1.0
-
-
-def _each(toward: np.ndarray, sd: float, order: int) -> list[np.ndarray]:
-    """ℓ and its derivatives at one sd, by so many values at a time."""
-    odds, flat = LogisticNormal(float(sd)), toward.reshape(-1)
-    found = np.empty((order + 1, len(flat)))
-    for start in range(0, len(flat), _CELLS):
-        here = slice(start, start + _CELLS)
-        if order:
-            found[:, here] = odds.slopes(flat[here], order)
-        else:
-            found[0, here] = odds.log_p(flat[here])
-    return list(found.reshape(order + 1, *toward.shape))

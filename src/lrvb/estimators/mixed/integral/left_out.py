@@ -13,7 +13,7 @@ from ....integrated.deletion.left_out import LeftOut, count_rows, finer, leave_o
 from ....integrated.deletion.rows import given_levels
 from ....integrated.importance import resampled
 from ....integrated.inside import Inside
-from ....integrated.nested_sums import TooManyNodes
+from ....integrated.nested_grids import TooManyNodes
 from ....integrated.normal import Normal
 from .fit import IntegratedFit
 
