@@ -126,8 +126,12 @@ def _drawn(
     (tabled or inside).choose_nodes(met)
     few = tabled is None and _is_learnt(wanted, inside, len(kinds))
     if isinstance(inside, Factor) and _is_held(wanted, inside):
-        stand = Held(inside, around(mode))
-        mode, few = climb(stand.log_density, mode.x, stand.derivatives, longest), False
+        near = around(mode)
+        stand, few = Held(inside, near), False
+        if stand.saves(near):
+            mode = climb(stand.log_density, mode.x, stand.derivatives, longest)
+        else:
+            stand = None
     density: Evaluable = stand or inside
     nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate
