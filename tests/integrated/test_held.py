@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from small import regression, sloped
 
-from lrvb.integrated.held import Held, can_hold, within_groups
+from lrvb.integrated.held import MOST, Held, can_hold, within_groups
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.slopes import Slopes
@@ -86,6 +86,47 @@ def test_held_sums_say_where_they_are_too_coarse(family, axis):
     assert_allclose(found.first[unsure], exact.first[unsure], rtol=1e-12)
 
 
+def test_where_nodes_are_too_coarse_derivatives_are_those_of_the_rows():
+    inside, theta = patients()
+    small = theta.copy()
+    small[5] -= 4
+    inside.choose_nodes(np.array([theta, small]))
+    held = Held(inside, theta[None])
+    assert held.unsure(np.array([small, theta])).tolist() == [True, False]
+    for found, exact in zip(held.derivatives(small), inside.derivatives(small), strict=True):
+        assert_allclose(found, exact, rtol=1e-12)
+
+
+def test_points_with_next_to_no_sd_do_not_ask_for_nodes_without_number():
+    """Theirs would be e⁹ times as close along an axis; they are left to the rows."""
+    inside, theta = patients()
+    points = np.vstack([theta, theta + 0.5, theta])
+    points[2, 4:6] -= 9
+    inside.choose_nodes(points)
+    held = Held(inside, points)
+    assert sum(nodes.level.size for nodes in held.nodes) < MOST
+    assert held.unsure(points).tolist() == [False, False, True]
+    assert_allclose(held.log_density(points), inside.log_density(points), atol=3e-2)
+
+
+def sparse(seed: int) -> Slopes:
+    """Counts that are nearly all zero, in 24 groups of three to six rows with hardly any slopes."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(24), rng.integers(3, 7, 24))
+    x = 1 + rng.normal(size=len(codes))
+    eta = -2 + 0.5 * rng.normal(size=24)[codes]
+    rows = regression("poisson", eta, np.column_stack([np.ones(len(codes)), x]), seed)
+    return Slopes(rows, sloped(codes, x, 24))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_slopes_that_may_vanish_are_drawn(seed):
+    """Where most draws have an sd near zero nodes that stay save nothing, and the rows are asked."""
+    found = integrate_path(sparse(seed))
+    assert found.weighted.k_hat < 0.7
+    assert found.weighted.ess > 0.2 * len(found.weighted.x)
+
+
 def test_only_columns_of_whole_levels_can_be_held():
     """An arm that changes within a patient is no A_g of an intercept and a slope."""
     inside, _ = patients(treated=False)
@@ -105,10 +146,10 @@ def test_nodes_that_cost_more_than_the_rows_are_not_used():
     far = near.copy()
     far[:, 4:6] = np.log([[1.0, 0.3], [3.0, 1.0], [0.2, 0.05]])
     inside.choose_nodes(near)
-    assert Held(inside, near).worth_it
+    assert Held(inside, near).saves(near)
     inside.choose_nodes(far)
     held = Held(inside, far)
-    assert not held.worth_it
+    assert not held.saves(far)
     held.reach(far)  # at any price they are right, if slow
     assert_allclose(held.log_density(far), inside.log_density(far), atol=4e-2)
 

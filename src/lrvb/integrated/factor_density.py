@@ -243,19 +243,20 @@ class FactorDensity(ABC):
     def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
         """Sums at points with these indices: modes of many at a time, nodes of fewer.
 
-        Of an sd so small that it is as good as none the levels' part is that of the smallest sd within reach.
+        Of an sd so small that it is as good as none, and of a correlation as good as ±1, the levels' part is
+        that of the nearest within reach.
         """
-        covered = self._covered(theta)
+        regular = self._regular(theta)
         n = self.together(self._width)
         many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
         for start in range(0, len(points), many):
             together = points[start : start + many]
-            ends = self._ends(covered[together])
-            priors = Priors(*self._precision(covered[together]), self._log_prior(theta[together]))
+            ends = self._ends(regular[together])
+            priors = Priors(*self._precision(regular[together]), self._log_prior(theta[together]))
             for first in range(0, len(together), n):
                 some = slice(first, first + n)
                 at = together[some]
-                yield at, self._sums(covered[at], ends.at(some), priors.at(some))
+                yield at, self._sums(regular[at], ends.at(some), priors.at(some))
 
     def _sums(self, theta: np.ndarray, ends: Ends, priors: Priors | None = None) -> Sums:
         """The trapezoid sums of all groups at n points."""
@@ -308,6 +309,14 @@ class FactorDensity(ABC):
         least = self.start() - _REACH
         found = theta.copy()
         found[:, self._sds] = np.maximum(theta[:, self._sds], least[self._sds])
+        return found
+
+    def _regular(self, theta: np.ndarray) -> np.ndarray:
+        """The points covered, and with covariances that are not singular: those of the levels' part."""
+        found, end = self._covered(theta), self.p
+        for term in self.terms:
+            start, end = end, end + term.size
+            found[:, start:end] = term.regular(found[:, start:end])
         return found
 
     @property

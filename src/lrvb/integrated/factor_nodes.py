@@ -94,7 +94,7 @@ class FactorNodes(FactorDensity):
         over the posterior matters, where nodes `move` with θ. The moments of each level ask for more of
         its own sum.
         """
-        self.bent = False
+        self.bent, theta = False, self._regular(theta)
         self._learn(theta, move)
         box = self._box
 

@@ -86,11 +86,12 @@ class Held:
 
     def reach(self, points: np.ndarray, at_any_price: bool = True) -> None:
         """Nodes that suffice at the points (T, d), the first of which is the center, or are too many."""
+        points = points[self.inside._possible(points)]
         for finer in _FINER:
-            self._make(points, finer)
-            if not (at_any_price or self.worth_it):
+            met = self._make(points, finer)
+            if not (at_any_price or self.share < 1):
                 return
-            off = self._sums(points)[0] - self._moved_by(_SHIFT)._sums(points)[0]
+            off = self._sums(met)[0] - self._moved_by(_SHIFT)._sums(met)[0]
             if np.abs(off).max() < _TOLERANCE:
                 break
         self.known = self._sums(points[:1])[1][0]  # at the center, which those show to be right
@@ -106,11 +107,19 @@ class Held:
         return sum(nodes.level.size for nodes in self.nodes) / 4
 
     @property
-    def worth_it(self) -> bool:
-        """Whether a point costs less than from the rows: not where few of them leave effects far to go."""
+    def share(self) -> float:
+        """A point's cost over that of the rows: above 1 where few of them leave effects far to go."""
         inside = self.inside
         times = 1.0 if inside._exponential is None else _CHEAPER
-        return times * self.work < inside.cost * inside.work
+        return times * self.work / (inside.cost * inside.work)
+
+    def saves(self, points: np.ndarray) -> bool:
+        """Whether these nodes, with the rows where they are too coarse, cost less than the rows alone."""
+        return self.share < 1 and self.share < 1 - float(self.unsure(points).mean())
+
+    def unsure(self, theta: np.ndarray) -> np.ndarray:
+        """At which of n points nodes are too coarse, so that rows are asked, (n,)."""
+        return self._sums(theta)[1] > self.known + _SURE
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is beyond double precision."""
@@ -127,7 +136,9 @@ class Held:
         return np.abs(self.log_density(theta) - finer) + cut
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, gradient and Hessian at one point, by differences."""
+        """Value, gradient and Hessian at one point: differences, or the rows' where nodes are too coarse."""
+        if self.unsure(theta[None]).any():
+            return self.inside.derivatives(theta)
         return differenced(lambda points: self._sums(points)[0], 1e-3)(theta)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
@@ -163,8 +174,11 @@ class Held:
             off[at] += counts[g] * found.off
         return value, off
 
-    def _make(self, points: np.ndarray, finer: float) -> None:
-        """The nodes of every group: a lattice along the axes of its spread at the first point."""
+    def _make(self, points: np.ndarray, finer: float) -> np.ndarray:
+        """The nodes of every group: a lattice along the axes of its spread at the first point.
+
+        The points that it serves: all but those for which it would have too many nodes.
+        """
         inside = self.inside
         ends = inside._ends(points)
         means = np.einsum("gqp,np->ngq", self.A, points[:, : self.p])
@@ -174,13 +188,14 @@ class Held:
         e = ends.low[:, :, None] + (ends.high - ends.low)[:, :, None] * corners
         reached = w[:, :, None] + np.einsum("ngij,ngcj->ngci", ends.C, e) - self.center[:, None]
         e = np.linalg.solve(C[:, None], reached[..., None])[..., 0]
-        low, high = e.min((0, 2)), e.max((0, 2))
         own = np.diagonal(ends.C, axis1=2, axis2=3)
         step = (ends.high - ends.low) * own / own[0] / ((inside.nodes - 1) * finer)
-        self.lattice = C, low, high, step.min(0)
-        self._precision, _ = inside._precision(points)
-        self._about = means - self.center
+        low, high, step, met = _lattice(e.min(2), e.max(2), step)
+        self.lattice = C, low, high, step
+        self._precision, _ = inside._precision(points[met])
+        self._about = means[met] - self.center
         self.nodes = [self._of_group(g, 0.0) for g in range(inside.G)]
+        return points[met]
 
     def _moved_by(self, shift: float) -> Held:
         """The same sums on nodes moved by a part of a step."""
@@ -265,3 +280,25 @@ class Held:
                 # of a normal density 1 + ε with every other node is 1 + ε⁴/8 with all
                 off = (coarse / total - 1) ** 4 / 8 + rim / total
                 yield at, g, P, _Sum(total, top + np.log(total), off)
+
+
+def _lattice(
+    low: np.ndarray, high: np.ndarray, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Ends and steps (G, q) of nodes that serve points (T, G, q), and which of these they are.
+
+    Of points whose nodes together would be more than `MOST` the one that asks for most goes, the first never:
+    one with an sd next to nothing asks for steps so small that all others would have too many.
+    """
+    met = np.arange(len(low))
+    while True:
+        each = low[met].min(0), high[met].max(0), step[met].min(0)
+        if len(met) == 1 or _size(*each) <= MOST:
+            return *each, met
+        left = [np.delete(met, i) for i in range(1, len(met))]
+        met = min(left, key=lambda m: _size(low[m].min(0), high[m].max(0), step[m].min(0)))
+
+
+def _size(low: np.ndarray, high: np.ndarray, step: np.ndarray) -> float:
+    """Nodes of all lattices."""
+    return float(((high - low) / step + 1).prod(1).sum())

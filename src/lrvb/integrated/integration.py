@@ -126,8 +126,9 @@ def _drawn(
     (tabled or inside).choose_nodes(met)
     few = tabled is None and _is_learnt(wanted, inside, len(kinds))
     if isinstance(inside, Factor) and _is_held(wanted, inside):
-        held = Held(inside, around(mode))
-        if held.worth_it:
+        near = around(mode)
+        held = Held(inside, near)
+        if held.saves(near):
             mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
             stand = held
     density: Evaluable = stand or inside

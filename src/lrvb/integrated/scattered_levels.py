@@ -106,14 +106,14 @@ class ScatteredLevels(Levels):
 
     def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
         """Sums at points; parts are asked for totals at many of them together, however few fit a cache."""
-        covered, many = self._covered(theta), max(1, _TOGETHER // self.G)
+        regular, many = self._regular(theta), max(1, _TOGETHER // self.G)
         try:
             for start in range(0, len(points), many):
                 lot = points[start : start + many]
                 self._ahead = {}
                 if self._has_totals:
-                    totals = self._log_totals(covered[lot])
-                    keys = [point.tobytes() for point in covered[lot]]
+                    totals = self._log_totals(regular[lot])
+                    keys = [point.tobytes() for point in regular[lot]]
                     self._ahead = dict(zip(keys, totals, strict=True))
                 yield from super()._run(theta, lot)
         finally:

@@ -22,6 +22,8 @@ from .coordinates import CORRELATION, LOG, Kind
 SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
 
 _STEP = 1e-3  # of differences of Σ⁻¹ in its coordinates: second ones to 1e-6
+_SLANT = 6.0  # |atanh ρ| beyond which two effects are as good as one
+_SHARE = 7.0  # log of what an sd is on the columns, over what is left of it where x has its mean
 
 
 class Spread(NamedTuple):
@@ -155,6 +157,20 @@ class Term:
         correlation = unit @ unit.swapaxes(1, 2)
         logdet = 2 * (log_sd.sum(-1) + log_diagonal)
         return Spread(sd, correlation, inverse.swapaxes(1, 2) @ inverse, logdet)
+
+    def regular(self, theta: np.ndarray) -> np.ndarray:
+        """θ (n, size) with Σ no nearer to a singular one than sums with Σ⁻¹ on the columns bear.
+
+        ρ on (1, x − x̄) is within ±tanh 6, and an sd there no less than e⁻⁷ of that on the columns, of which
+        hardly anything may be left where x has its mean. A level moves by half a hundredth of an sd at most.
+        """
+        if self.q == 1:
+            return theta
+        found = theta.copy()
+        found[:, self.q :] = np.clip(theta[:, self.q :], -_SLANT, _SLANT)
+        least = np.log(self.spread(found).sd) - _SHARE
+        found[:, : self.q] = np.maximum(found[:, : self.q], least)
+        return found
 
     def log_prior(self, theta: np.ndarray, spread: Spread) -> np.ndarray:
         """log p(θ) of this term's part at n points, (n,), every Jacobian included."""

@@ -165,6 +165,14 @@ class Cumulative(Likelihood):
                 column=name,
                 value=strange,
             )
+        absent = sorted(set(place) - set(values), key=place.__getitem__)
+        if absent:
+            raise InvalidData(
+                f"No row of '{name}' is in category {absent[0]!r} of {len(order)}, so that its threshold "
+                f"is unknown; leave it out of order={order}.",
+                column=name,
+                value=absent[0],
+            )
         return np.array([place[value] for value in values], dtype=np.float64)
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
@@ -182,10 +190,9 @@ class Cumulative(Likelihood):
             )
         counts = np.bincount(y.astype(np.int64))[1:]
         if (counts == 0).any():
-            k = int(np.argmin(counts > 0))
-            empty = k + 1 if self.order is None else self.order[k]
+            empty = 1 + int(np.argmin(counts > 0))
             raise InvalidData(
-                f"No row of '{name}' is in category {empty!r} of {len(counts)}, so that its threshold is "
+                f"No row of '{name}' is in category {empty} of {len(counts)}, so that its threshold is "
                 "unknown; leave the category out and number those that occur.",
                 column=name,
                 value=empty,

@@ -122,6 +122,10 @@ def test_refused():
             {**text, "y": np.where(text["y"] == "poor", "good", "fair")},
             Cumulative(["poor", "good"]),
         )
+    for order, absent in ((["none", *LABELS], "none"), ([*LABELS, "best"], "best")):
+        said = f"No row of 'y' is in category '{absent}' of 4.* leave it out of order="
+        with pytest.raises(lrvb.InvalidData, match=said):
+            fit(text, Cumulative(order))
     with pytest.raises(lrvb.InvalidData, match="No row of 'y' is in category 2 of 3"):
         fit({**data, "y": np.where(data["y"] == 2, 3, data["y"])})
     with pytest.raises(lrvb.InvalidData, match=r"row 0: the value 0\S* is no category"):
