@@ -161,7 +161,8 @@ def copy_of(
     nearest = np.argsort(away, kind="stable")
     if away[nearest[0]] > FAR:
         scale = np.where(sd > 0, sd, 1.0)
-        nearest = [np.argmin([np.log1p(np.abs(point.m[o] - m) / scale).sum() for o in orders])]
+        sums = [np.log1p(np.abs(point.m[order] - m) / scale).sum() for order in orders]
+        nearest = np.array([np.argmin(sums)])
     for k in nearest:
         if k == 0 or (away[k] > FAR and len(nearest) > 1):
             break

@@ -39,13 +39,12 @@ def elsewhere(response: Response) -> list[np.ndarray]:
     found = asked(
         f"elsewhere of {type(model).__name__}", lambda r: model.elsewhere(fit.params(), r), rows
     )
-    etas = [initial(fit.alpha, params) for params in found]
-    objective = Objective(fit.problem, fit.bound()) if etas else None
-    orders = orders_of(fit.alpha) if etas else []
-    for i, eta in enumerate(etas):
-        copy, _ = copy_of(objective, objective.at(eta, order=1), response.m, orders, sd)
-        etas[i] = eta[orders[copy]]
-    return etas
+    if not len(found):
+        return []
+    objective, orders = Objective(fit.problem, fit.bound()), orders_of(fit.alpha)
+    points = [objective.at(initial(fit.alpha, params), order=1) for params in found]
+    copies = [copy_of(objective, point, response.m, orders, sd)[0] for point in points]
+    return [point.eta[orders[copy]] for point, copy in zip(points, copies, strict=True)]
 
 
 @in_double
