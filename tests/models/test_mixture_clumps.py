@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.engine.modes import orders_of
 from lrvb.engine.objective import Objective
 from lrvb.models.mixture_clumps import from_clumps
 from lrvb.models.mixture_sweeps import MixturePriors
@@ -14,6 +15,7 @@ from lrvb.numerics.double import double
 from lrvb.numerics.sobol import normal_points
 from lrvb.posterior.elsewhere import drawn_from, elsewhere, mean_field_at
 from lrvb.posterior.proposal import around
+from lrvb.posterior.starts import look_around
 from lrvb.posterior.target import Target
 from lrvb.statement.parameters import initial
 from mixtures import overlapping
@@ -106,3 +108,35 @@ def test_a_place_is_carried_to_the_coordinates_of_the_answer(P):
     # linear response's normal of log A has the mean and sd of log A, and so nearly those of Λ
     assert_allclose((T.mean(axis=0) - there.m) / sd, 0, atol=0.15)
     assert_allclose(T.std(axis=0) / sd, 1, atol=0.2)
+
+
+def test_draws_come_to_places_in_proportion_to_their_evidence():
+    """Weights of draws, and the evidence of optima to one loop: two ways to one share."""
+    posterior = fitted(heights(1), **UNITS)
+    certificate = posterior.certify(4096)
+    rivals, width = certificate.rivals, posterior.sd("Lambda[0,0,0]").iloc[0]
+    at = [certificate.names.index(f"Lambda[{k},0,0]") for k in (0, 1)]
+    at = np.array(list(certificate.estimate.index.values()))[at]
+    usual = certificate.estimate.m[at].max() + 10 * width
+    optima = rivals.shares[(rivals.T[:, at] > usual).any(axis=1)].sum()
+    n = len(certificate.weights)
+    drawn = certificate.weights @ (certificate.statistics[:n, at] > usual).any(axis=1)
+    assert 1e-5 < optima < 0.01
+    assert 0.7 < drawn / optima < 5  # a shelf beside an optimum has evidence too
+    found = certificate.summary().loc[["Lambda[0,0,0]", "Lambda[1,0,0]"]]
+    assert (found["verdict"] != "trust").all()
+
+
+def test_far_optima_are_counted_under_one_labelling():
+    """None is another with its labels exchanged."""
+    posterior = fitted(heights(1), **UNITS)
+    response = posterior.response
+    target = Target(response)
+    found = look_around(target, response, 0, 8, known=elsewhere(response))
+    orders = orders_of(response.fit.alpha)
+    sd = np.sqrt(np.diag(response.Sigma))
+    assert len(found.others) > 1
+    for i, one in enumerate(found.others):
+        for other in found.others[:i]:
+            apart = [np.abs(one.point.m[order] - other.point.m).max() for order in orders]
+            assert min(a / sd.max() for a in apart) > 1e-3

@@ -16,6 +16,7 @@ from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Weighted
 from ..integrated.proposals import SplitT
+from ..integrated.wanting import in_variances
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
 from .answering import Certifies
@@ -178,9 +179,13 @@ class Certifier:
             return self._in_units(target.statistics(x))[:, asked]
 
         def wanting(weighted: Weighted) -> np.ndarray | None:
-            if not weighted.k_hat < K_HAT or not self._of_weights(target, weighted).unsettled:
+            if not weighted.k_hat < K_HAT:
                 return None
-            return np.zeros(len(weighted.x))
+            found = self._of_weights(target, weighted)
+            if found.rough.any():
+                v = self._in_units(target.statistics(weighted.x))[:, named[found.rough]]
+                return np.log1p(in_variances(v, weighted.weights)) - np.log(2)
+            return np.zeros(len(weighted.x)) if found.unsettled else None
 
         more = thorough and target.size <= MOST
         return sampling.adapted(values, wanting if more else None)
