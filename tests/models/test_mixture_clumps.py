@@ -123,8 +123,7 @@ def test_draws_come_to_places_in_proportion_to_their_evidence():
     drawn = certificate.weights @ (certificate.statistics[:n, at] > usual).any(axis=1)
     assert 1e-5 < optima < 0.01
     assert 0.7 < drawn / optima < 5  # a shelf beside an optimum has evidence too
-    found = certificate.summary().loc[["Lambda[0,0,0]", "Lambda[1,0,0]"]]
-    assert (found["verdict"] != "trust").all()
+    assert certificate.summary().loc["Lambda[1,0,0]", "ratio"] < 0.9  # what they add to its sd
 
 
 def test_far_optima_are_counted_under_one_labelling():
