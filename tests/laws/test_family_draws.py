@@ -60,6 +60,15 @@ def test_unconstrained_coordinates(case):
 
 
 @every_drawable_case
+def test_coordinates_are_carried_to_another_member(case):
+    """The same variables, whatever the η by which a family measures its coordinates."""
+    family, x = case.family, drawn(case)[0][:40]
+    u = case.coordinates(x, case.params)
+    other = family.unflatten(0.5 * (flat_eta(case) + np.asarray(family.flatten(family.start()))))
+    assert_allclose(family.constrain(other, family.carried(case.eta, other, u)), x, rtol=1e-8)
+
+
+@every_drawable_case
 def test_log_jacobian_integrates_the_density(case):
     """∂θ/∂v by differences in the contrasts v of u, or in u itself: its log determinant."""
     family, eta = case.family, case.eta

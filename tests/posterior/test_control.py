@@ -53,7 +53,7 @@ class Independent:
 def drawn(posterior: lrvb.Posterior, n: int, seed: int = 0) -> tuple[Target, Weighted]:
     """Independent draws from linear response's t."""
     target = Target(posterior.response)
-    start = Independent(around(posterior.response).t())
+    start = Independent(around(target, posterior.response).t())
     return target, integrate(target, start, budget=Budget(n, rounds=0), seed=seed)
 
 

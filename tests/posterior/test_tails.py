@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lrvb.posterior.tails import ends, far_indices, hanging, tail_index, unseen_square
+import lrvb
+from lrvb.posterior.tails import (
+    ends,
+    far_indices,
+    hanging,
+    product_tail,
+    tail_index,
+    unseen_square,
+)
 
 
 def index(log_density, statistic, spread):
@@ -87,3 +96,47 @@ def test_ends_of_functions_of_one_coordinate():
     both, below, above, neither = (True, True), (True, False), (False, True), (False, False)
     expected = [both, below, above, below, neither, below, neither, neither]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.8])
+def test_the_largest_of_products(k):
+    """∫ of x^(−k) beyond 1/n of the draws, n of them: n^k/(1 − k), where the draws are Pareto throughout."""
+    n = 4000
+    product = ((np.arange(n) + 0.5) / n) ** -k
+    found = product_tail(np.full(n, 1 / n), product)
+    assert found.k_hat == pytest.approx(k, abs=0.06)
+    assert found.largest == pytest.approx(n**k / (1 - k) / n, rel=0.3)
+    halved = product_tail(np.full(n, 0.5 / n), product)
+    assert halved.largest == pytest.approx(found.largest / 2, rel=1e-6)
+
+
+def test_products_without_a_tail():
+    """Equal ones have none; of an infinite mean none can be foretold."""
+    assert product_tail(np.ones(100), np.ones(100)) == (-np.inf, 0.0)
+    steep = ((np.arange(4000) + 0.5) / 4000) ** -1.5
+    assert product_tail(np.ones(4000), steep).largest == np.inf
+
+
+class LogVariance(lrvb.Model):
+    """y ~ N(0, eˣ), x ~ N(0, v): the variance of y, e^(v/2), comes from x about v, where few draws are."""
+
+    global_blocks = {"x": lrvb.Normal(), "y": lrvb.Normal()}
+
+    def __init__(self, v: float):
+        self.v = float(v)
+
+    def log_prior(self, t):
+        return -(t.x**2) / (2 * self.v) - t.x / 2 - t.y**2 * jnp.exp(-t.x) / 2
+
+
+@pytest.mark.parametrize("v", [2.0, 4.0])
+def test_a_variance_that_few_draws_decide_is_drawn_again(v):
+    """What is repaired is right; where the squares cannot be averaged nothing is repaired."""
+    posterior = lrvb.infer(LogVariance(v), None, certify=False)
+    for seed in range(2):
+        row = posterior.certify(seed=seed).summary().loc["y"]
+        assert row["verdict"] != "trust"
+        if v == 2.0:
+            assert row["verdict"] == "repaired"
+        if row["verdict"] == "repaired":
+            assert row["sd"] == pytest.approx(np.exp(v / 4), rel=0.05)

@@ -85,9 +85,12 @@ class Search:
         """Whether the time is up."""
         return time.monotonic() > self.until
 
-    def newton(self, tol: float) -> tuple[bool, str, float]:
-        """Trust-region Newton; returns whether it converged, why it stopped, and the decrement."""
-        radius, rejected, best = 10.0 * np.sqrt(self.objective.problem.alpha.size), 0, np.inf
+    def newton(self, tol: float, first: float = 10.0) -> tuple[bool, str, float]:
+        """Trust-region Newton; returns whether it converged, why it stopped, and the decrement.
+
+        The first step is at most `first` sds for each coordinate, root mean square.
+        """
+        radius, rejected, best = first * np.sqrt(self.objective.problem.alpha.size), 0, np.inf
         if self.point.H is None:
             self.point = self.objective.at(self.point.eta, state=self.point.state)
         model = curved(self.point.residual, self.point.C, _curvature(self.point))

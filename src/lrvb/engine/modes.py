@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ SAME = 0.3  # sds of some quantity up to which two optima are one, each found to
 FAR = 3.0  # sds of some quantity up to which draws around one optimum may reach another
 NEAR = 0.03  # sds from an optimum that is found: its evidence is then off by half of the square
 SYMMETRIC = 1e-8  # of the ELBO, up to which that of other labels is the same to rounding
+CLOSE = 0.1  # sds for each coordinate of a first step from where an optimum is nearly reached
 CLIMB = 100  # sweeps of a far start, where a curvature costs many of them
 FEW = 30  # Newton steps after those
 PACE = 1000  # such sweeps from the first optimum's height, from which a start is given up
@@ -78,11 +79,13 @@ def other_modes(
     points: np.ndarray,
     seconds: float = np.inf,
     members: np.ndarray | None = None,
+    known: Sequence[np.ndarray] = (),
 ) -> Modes:
     """Fits from the conditional optima η = ∂L̄/∂m at point moments (S, a), for at most so long.
 
     Where a block has none, since a term is not linear in its statistics, from the member with moments
-    `members` (k, a) for the first k points; other such points are left out.
+    `members` (k, a) for the first k points; other such points are left out. Natural parameters that
+    are `known` come first; `starts` does not count them.
     """
     problem, rows = response.fit.problem, response.fit.bound()
     order = 2 if problem.alpha.size <= SMALL else 1
@@ -98,36 +101,40 @@ def other_modes(
             if np.isfinite(eta).all():
                 yield eta
 
-    return modes_from(response, starts(), seconds)
+    return modes_from(response, itertools.chain(known, starts()), seconds, len(known))
 
 
 @in_double
-def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float = np.inf) -> Modes:
-    """Fits from natural parameters, for at most so long."""
+def modes_from(
+    response: Response, starts: Iterable[np.ndarray], seconds: float = np.inf, known: int = 0
+) -> Modes:
+    """Fits from natural parameters, for at most so long; of the first `known` ends are not counted."""
     fit, alpha = response.fit, response.alpha
     objective = Objective(fit.problem, fit.bound())
     sd = np.sqrt(np.diag(response.Sigma))
-    orders = [np.arange(alpha.size), *relabellings(alpha)]
+    orders = orders_of(alpha)
     base = _evidence(fit.elbo, fit.curved)
     far: list[Mode] = []
     near: list[Mode] = []
     relabelled, until, ended = False, time.monotonic() + seconds, 0
-    for eta in starts:
+    for i, eta in enumerate(starts):
         if time.monotonic() > until:
             break
         search = Search(objective, 100, progress=False, until=until)
         try:
             search.begin(eta, explicit=False)
             search.ascend()
-            converged = _climbed(search, fit.elbo) and search.newton(NEAR)[0]
+            converged = (
+                _climbed(search, fit.elbo) and search.newton(NEAR, CLOSE if i < known else 10.0)[0]
+            )
         except LrvbError:  # a start from which there is no way up says nothing of the optimum
             continue
         finally:
             search.close()
         if not converged or search.curved is None or not search.curved.is_concave:
             continue
-        ended += 1
-        copy, away = _copy_of(objective, search.point, response.m, orders, sd)
+        ended += i >= known
+        copy, away = copy_of(objective, search.point, response.m, orders, sd)
         relabelled |= copy > 0
         if away <= SAME:
             continue
@@ -141,17 +148,23 @@ def modes_from(response: Response, starts: Iterable[np.ndarray], seconds: float 
     return Modes(tuple(far), tuple(near), relabelled, ended)
 
 
-def _copy_of(
+def copy_of(
     objective: Objective, point: Point, m: np.ndarray, orders: list[np.ndarray], sd: np.ndarray
 ) -> tuple[int, float]:
     """The order under which an optimum is nearest m, and how near; the first unless it is a copy there.
 
     Only a symmetry of the model makes copies: under priors that tell the components apart the optimum with
-    the labels exchanged is another one, and its ELBO is not the same in that order.
+    the labels exchanged is another one, and its ELBO is not the same in that order. A far
+    optimum is counted in one order too, that of the least Σ log(1 + distance).
     """
     away = [_distance(point.m[order], m, sd) for order in orders]
-    for k in np.argsort(away, kind="stable"):
-        if k == 0 or away[k] > FAR:
+    nearest = np.argsort(away, kind="stable")
+    if away[nearest[0]] > FAR:
+        scale = np.where(sd > 0, sd, 1.0)
+        sums = [np.log1p(np.abs(point.m[order] - m) / scale).sum() for order in orders]
+        nearest = np.array([np.argmin(sums)])
+    for k in nearest:
+        if k == 0 or (away[k] > FAR and len(nearest) > 1):
             break
         again = objective.at(point.eta[orders[k]], order=1).elbo
         if abs(again - point.elbo) <= SYMMETRIC * (1 + abs(point.elbo)):
@@ -176,6 +189,11 @@ def _relabelled(mode: Mode, order: np.ndarray) -> Mode:
     point = mode.point.permuted(order)
     assert point.H is not None
     return Mode(mode.gain, point, curved(point.residual, point.C, point.H))
+
+
+def orders_of(alpha: MeanField) -> list[np.ndarray]:
+    """The order of the flat coordinates as it is, and those that exchange labels."""
+    return [np.arange(alpha.size), *relabellings(alpha)]
 
 
 def relabellings(alpha: MeanField) -> Iterator[np.ndarray]:

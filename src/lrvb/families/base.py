@@ -159,6 +159,10 @@ class Family:
         """The variable from its unconstrained coordinates u, shape (n, k)."""
         raise NotImplementedError
 
+    def carried(self, eta: Stats, other: Stats, u: np.ndarray) -> np.ndarray:
+        """Coordinates at `other` of the variables that have coordinates u (n, k) at η; most know no η."""
+        return u
+
     def contrasts(self) -> np.ndarray | None:
         """Linear functions (j, k) of u that say all of the variable, where u is redundant; else None.
 

@@ -139,12 +139,23 @@ class Wishart(Family):
 
     def constrain(self, eta: WishartStats, u: np.ndarray) -> np.ndarray:
         """Λ = (LA)(LA)ᵀ, shape (n, P, P)."""
+        root = np.linalg.cholesky(self.params(eta)["scale"]) @ self._factor(u)
+        return root @ np.swapaxes(root, 1, 2)
+
+    def carried(self, eta: WishartStats, other: WishartStats, u: np.ndarray) -> np.ndarray:
+        """Of A′ = L′⁻¹LA, so that L′A′ = LA."""
+        L, onto = (np.linalg.cholesky(self.params(one)["scale"]) for one in (eta, other))
+        A = np.linalg.solve(onto, L @ self._factor(u))
+        diagonal = np.log(np.diagonal(A, axis1=1, axis2=2))
+        return np.concatenate([diagonal, A[(slice(None), *np.tril_indices(self.dim, -1))]], axis=1)
+
+    def _factor(self, u: np.ndarray) -> np.ndarray:
+        """A (n, P, P) of coordinates."""
         P = self.dim
         A = np.zeros((len(u), P, P))
         A[:, np.arange(P), np.arange(P)] = np.exp(u[:, :P])
         A[(slice(None), *np.tril_indices(P, -1))] = u[:, P:]
-        root = np.linalg.cholesky(self.params(eta)["scale"]) @ A
-        return root @ np.swapaxes(root, 1, 2)
+        return A
 
     def log_jacobian(self, eta: WishartStats, u: np.ndarray) -> np.ndarray:
         """P log 2 + Σ_j (P + 1 − j) log A_jj + (P + 1) log|L|, j = 0, …, P − 1."""

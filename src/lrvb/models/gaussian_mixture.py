@@ -8,9 +8,11 @@ import numpy as np
 
 from ..families import Categorical, Dirichlet, MultivariateNormal, Wishart
 from ..numerics.lazy import jnp, special
-from ..numerics.packing import multiplicity, pack_symmetric
 from ..statement.model import Model
 from .densities import LOG_2PI, wishart_log_density
+from .mixture_clumps import from_clumps
+from .mixture_features import feature_weights
+from .mixture_sweeps import MixturePriors
 
 
 class NormalMixture(Model):
@@ -88,22 +90,11 @@ class NormalMixture(Model):
         """
         return feature_weights(m.mu, m.Lambda, m.pi.log_x, jnp) @ phi
 
-
-def feature_weights(mu: Any, Lambda: Any, log_pi: Any, xp: Any = np) -> Any:
-    """W with E_q[log π_k + log N(x | μ_k, Λ_k⁻¹)] = W_k·φ(x), (..., K, φ), from the blocks' moments."""
-    P = mu.x.shape[-1]
-    constant = log_pi + 0.5 * (Lambda.logdet_x - P * LOG_2PI)
-    constant -= 0.5 * xp.sum(Lambda.x * mu.xx, axis=(-2, -1))
-    linear = xp.einsum("...ab,...b->...a", Lambda.x, mu.x)
-    # ½xᵀΛx with the symmetric products packed: each off-diagonal entry counts twice
-    square = -0.5 * pack_symmetric(Lambda.x) * multiplicity(P)
-    return xp.concatenate([constant[..., None], linear, square], axis=-1)
-
-
-def row_features(X: np.ndarray) -> np.ndarray:
-    """φ of many rows (N, P), as `NormalMixture.features` has it."""
-    first, second = np.triu_indices(X.shape[1])
-    return np.concatenate([np.ones((len(X), 1)), X, X[:, first] * X[:, second]], axis=1)
+    def elsewhere(self, params: Any, rows: Any) -> Any:
+        """Optima with a component on a clump of rows, such as those of one rounded value."""
+        fixed = self.mean, self.precision, self.dof, self.inverse_scale, self.concentration
+        priors = MixturePriors(*fixed)
+        return from_clumps(params, rows.columns["x"], rows.weights, priors)
 
 
 def log_densities(

@@ -187,6 +187,12 @@ class FamilyBlock:
         one = partial(self.family.at_scores, own_mean=own_mean)
         return self._stacked(map(one, self._copies(), *copies))
 
+    def carried(self, eta: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Contrasts here of the variables that have contrasts v (n, j) where the flat parameters are η."""
+        there = FamilyBlock(self.family, eta)._copies()
+        pairs = zip(there, self._copies(), self._split(v), strict=True)
+        return np.concatenate([self.family.carried(a, b, own) for a, b, own in pairs], axis=1)
+
     def contrasts(self, k: int) -> np.ndarray:
         """Linear functions (j, k) of the k coordinates of all copies, none of them redundant."""
         one = self.family.contrasts()

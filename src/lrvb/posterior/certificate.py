@@ -20,7 +20,8 @@ from .estimate import Estimate
 from .intervals import check_probability
 from .polish import Polish
 from .rivals import Rivals
-from .tails import hanging, product_index, tail_index, unseen_square
+from .tails import hanging, tail_index, unseen_square
+from .unknown import half, unknown
 from .verdicts import K_HAT, MODE, REPAIRED, ROUGH, TAIL, TRUST, Compared, Draws, judge
 from .weighted import weighted_quantiles
 
@@ -320,21 +321,13 @@ class Certificate:
             n = len(self.weights)
             return replace(self, control=None)._compare(values[:n], lrvb_mean, lrvb_sd, far)
         sd = np.sqrt(variance)
-        own = centered[: len(self.weights)]
         if self.chains:
             shape = (-1, self.chains, len(mean))
-            averages = [
-                part.reshape(shape).mean(axis=0) for part in (centered, _half(centered, sd))
-            ]
+            averages = [part.reshape(shape).mean(axis=0) for part in (centered, half(centered, sd))]
             errors = [a.std(axis=0, ddof=1) / np.sqrt(self.chains) for a in averages]
             quality = r_hat(values.reshape(shape))
         else:
-            quality = np.array([product_index(self.weights, d**2) for d in own.T])
-            if self.control is not None:
-                errors = [*self.control.errors(self.weights, values, mean, sd)]
-            else:
-                square = self.weights**2
-                errors = [np.sqrt(square @ part**2) for part in (centered, _half(centered, sd))]
+            quality, errors = unknown(self.weights, self.control, values, mean, sd)
         tail = np.array([self._tail(v) for v in values.T])
         light = np.zeros(len(mean), dtype=bool)
         left = None
@@ -381,11 +374,6 @@ class Certificate:
             },
             index=pd.Index(names),
         )
-
-
-def _half(centered: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """What each draw adds to an sd: ((f − μ)² − σ²)/2σ."""
-    return (centered**2 - sd**2) / (2 * np.where(sd > 0, sd, 1.0))
 
 
 def _raveled(f: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -15,6 +15,8 @@ from ..engine.modes import Modes
 from ..engine.response import Response
 from ..errors import InvalidModel, LrvbError
 from ..integrated.importance import Weighted
+from ..integrated.proposals import SplitT
+from ..integrated.wanting import in_variances
 from ..numerics.double import in_double
 from ..numerics.hmc import Chains, average
 from .answering import Certifies
@@ -22,6 +24,7 @@ from .arguments import require_whole
 from .certificate import Certificate
 from .control import control
 from .costs import DRAWS, FEWER_STARTS, start_cost, unasked
+from .elsewhere import PILOTS, drawn_from, elsewhere
 from .estimate import Estimate
 from .purse import Purse
 from .quick_verdict import not_known, quick_verdicts, rows_for
@@ -95,12 +98,14 @@ class Certifier:
         target.watch(bar)
         try:
             sampling = Sampling(target, purse, draws, seed)
+            known = [] if brief or not starts else elsewhere(self.response)
+            sampling.reach(self._drawn_from(sampling, known))
             weighted = sampling.brief(draws) if brief else sampling.plain(purse.affordable(draws))
             kept = [Kept(self._of_weights(target, weighted), weighted)]
             if brief:
                 modes = look_around_some(self.response, seed, starts)
             else:
-                modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0)
+                modes = self._look_around(target, purse, seed, starts, kept[0].unsettled > 0, known)
             sampling.know(self.response, modes.near)
             kept[0] = kept[0]._replace(missed=sampling.missed(weighted.x, weighted.weights))
             if not brief:
@@ -174,22 +179,49 @@ class Certifier:
             return self._in_units(target.statistics(x))[:, asked]
 
         def wanting(weighted: Weighted) -> np.ndarray | None:
-            if not weighted.k_hat < K_HAT or not self._of_weights(target, weighted).unsettled:
+            if not weighted.k_hat < K_HAT:
                 return None
-            return np.zeros(len(weighted.x))
+            found = self._of_weights(target, weighted)
+            if found.rough.any():
+                v = self._in_units(target.statistics(weighted.x))[:, named[found.rough]]
+                return np.log1p(in_variances(v, weighted.weights)) - np.log(2)
+            return np.zeros(len(weighted.x)) if found.unsettled else None
 
         more = thorough and target.size <= MOST
         return sampling.adapted(values, wanting if more else None)
 
     def _look_around(
-        self, target: Target, purse: Purse, seed: int, starts: int, unsettled: bool
+        self,
+        target: Target,
+        purse: Purse,
+        seed: int,
+        starts: int,
+        unsettled: bool,
+        known: list[np.ndarray],
     ) -> Modes:
         """Other optima, with half of what is left where draws are to be made anew."""
         part = 2 if unsettled else 1
         each = start_cost(self.response.fit.problem)
-        affordable = min(starts, purse.passes // (part * each))
+        affordable = min(starts + len(known), purse.passes // (part * each))
         target.passes += each * affordable
-        return look_around(target, self.response, seed, affordable, purse.seconds / part)
+        known = known[: max(0, affordable - starts)]
+        affordable -= len(known)
+        seconds = purse.seconds / part
+        return look_around(target, self.response, seed, affordable, seconds, known)
+
+    def _drawn_from(self, sampling: Sampling, known: list[np.ndarray]) -> tuple[SplitT, ...]:
+        """Places known to the model that some variance needs, in few coordinates."""
+        target, pilots = sampling.target, sampling.scouted.pilots
+        affordable = sampling.purse.allows(sampling.draws + PILOTS * len(known))
+        if not known or pilots is None or target.size > MOST or not affordable:
+            return ()
+        named = np.array(list(self.estimate.index.values()))
+        mean, sd = self.estimate.m[named], np.sqrt(np.diag(self.estimate.Sigma)[named])
+
+        def values(x: np.ndarray) -> np.ndarray:
+            return self._in_units(target.statistics(x))[:, named]
+
+        return drawn_from(target, self.response, known, pilots, values, mean, sd)
 
     def _far(self, target: Target, purse: Purse) -> np.ndarray | None:
         """Tail indices of the named quantities beyond the draws, where that costs little."""

@@ -14,12 +14,13 @@ from ..integrated.importance import Refit, tempered
 from ..integrated.proposals import Mixture, Proposal, SplitT, fit_blocks
 from ..integrated.wanting import in_variances
 from .estimate import estimate_of
-from .target import free_coordinates
+from .target import Target, free_coordinates
 
 Values = Callable[[np.ndarray], np.ndarray]
 
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
 OUTER = 0.3  # share of the draws from where variances come from
+STEP = 1e-5  # of a difference in coordinates, whose scale is one by construction
 REACHED = 0.25  # of a mode's share of the evidence that draws must have found near it
 
 
@@ -36,11 +37,22 @@ class Around(NamedTuple):
         return SplitT(self.center, wider * self.root, ones, ones, df)
 
 
-def around(response: Response) -> Around:
-    """Linear response's normal of the unconstrained coordinates."""
+def around(target: Target, response: Response) -> Around:
+    """Linear response's normal of the target's coordinates, at another optimum too.
+
+    There the coordinates may be others, which are carried over to first order.
+    """
     estimate = estimate_of(response)
     free = free_coordinates(estimate)
-    return Around(free.mean, free.root(estimate.Sigma))
+    center, root = free.mean, free.root(estimate.Sigma)
+    steps = STEP * np.eye(len(center))
+    own = center + np.concatenate([0 * center[None], steps, -steps])
+    there = target.carried(response.eta, own)
+    if np.array_equal(there, own):
+        return Around(center, root)
+    ahead, back = np.split(there[1:], 2)
+    root = (ahead - back).T / (2 * STEP) @ root
+    return Around(there[0], np.linalg.cholesky(root @ root.T))  # which rounding does not turn
 
 
 def around_all(places: list[Around], wider: float, df: float) -> Proposal:

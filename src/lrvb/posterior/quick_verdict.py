@@ -17,7 +17,6 @@ from ..errors import LrvbError
 from ..numerics.double import in_double
 from ..numerics.sobol import normal_points
 from .correction import LARGE_CHANGE, LARGE_SHIFT
-from .proposal import around
 from .rivals import Rivals
 from .starts import SOME, look_around_some
 from .target import Target
@@ -74,9 +73,9 @@ def quick_verdicts(
 
 def bent(response: Response) -> bool:
     """Whether weights of the density at a few points of linear response's normal are far from equal."""
-    target, place = Target(response), around(response)
+    target = Target(response)
     x = normal_points(POINTS, target.size)
-    log_w = target(place.center + x @ place.root.T) + np.einsum("ij,ij->i", x, x) / 2
+    log_w = target(target.center + x @ target.root.T) + np.einsum("ij,ij->i", x, x) / 2
     w = np.exp(log_w - log_w.max())
     return bool(w.mean() ** 2 < EQUAL ** max(1.0, target.size / 2) * np.mean(w**2))
 

@@ -9,7 +9,7 @@ from ..engine.response import Response
 from ..engine.second_order import refine
 from ..errors import LrvbError
 from ..integrated.importance import Budget, Wanting, Weighted, integrate
-from ..integrated.proposals import Gaussian, Proposal
+from ..integrated.proposals import Gaussian, Proposal, SplitT
 from ..numerics.hmc import Chains, hmc, r_hat
 from .proposal import (
     Around,
@@ -47,7 +47,11 @@ class Sampling:
     def know(self, response: Response, near: tuple[Mode, ...]) -> None:
         """Other optima that draws around the first may reach, those that matter."""
         self.near = tuple(mode for mode in near if share_of([mode]) >= MODE)
-        self.places += [around(mode.response(response)) for mode in self.near]
+        self.places += [around(self.target, mode.response(response)) for mode in self.near]
+
+    def reach(self, tails: tuple[SplitT, ...]) -> None:
+        """Further places that have draws of their own."""
+        self.scouted = self.scouted._replace(tails=self.scouted.tails + tails)
 
     def missed(self, x: np.ndarray, weights: np.ndarray) -> float:
         """Share of the evidence of such optima to which draws did not come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,11 +14,11 @@ from ..engine.response import Response, respond
 from ..engine.second_order import thinned
 from ..errors import LrvbError
 from ..numerics.sobol import normal_points
+from .elsewhere import SOME, elsewhere
 from .rivals import Rivals
 from .target import Target
 from .verdicts import LEFT_OUT, MODE
 
-SOME = 1000  # rows that look for other modes, where all would take too long
 STARTS = 12  # of fits that look for other modes
 RIVALS = 2  # optima of some rows that all rows are asked about
 SPREAD = 64  # points of a normal, by which a start has the spread of a member
@@ -25,9 +26,14 @@ WIDE = (3.0, 100.0)  # sds around the optimum from which half of them start: the
 
 
 def look_around(
-    target: Target, response: Response, seed: int, starts: int, seconds: float = np.inf
+    target: Target,
+    response: Response,
+    seed: int,
+    starts: int,
+    seconds: float = np.inf,
+    known: Sequence[np.ndarray] = (),
 ) -> Modes:
-    """Other optima from so many starts, for at most so long."""
+    """Other optima from so many starts, for at most so long, and from natural parameters `known` before."""
     rng = np.random.default_rng(seed + 1)
     near = (starts + 2) // 4  # on either side
     ray = rng.standard_normal((near, target.size))
@@ -41,7 +47,7 @@ def look_around(
     points = np.concatenate([target.statistics(u), own[np.isfinite(own).all(axis=1)]])
     if not len(points):
         return Modes()
-    return other_modes(response, points, max(0.0, seconds), members)
+    return other_modes(response, points, max(0.0, seconds), members, known)
 
 
 def _around(target: Target, u: np.ndarray) -> np.ndarray:
@@ -59,7 +65,7 @@ def look_around_some(response: Response, seed: int, starts: int, most: int = SOM
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rough fits to some rows
         some = of_some_rows(response, most)
-        found = look_around(Target(some), some, seed, starts)
+        found = look_around(Target(some), some, seed, starts, known=elsewhere(some))
     rivals = found.others + found.near
     if some is response or not _matter(found, some):
         return found

@@ -162,10 +162,21 @@ def unseen_square(values: np.ndarray, index: float) -> float:
     return float(farthest / total / max(1 - 2 * index, 1e-9))
 
 
-def product_index(weights: np.ndarray, values: np.ndarray) -> float:
-    """k̂ of the products of weights and values, −∞ where all values are zero.
+class Products(NamedTuple):
+    """The tail of products of weights and values: its k̂, and what the largest of so many should be.
 
-    The smaller of two, of the largest min(n/5, 3√n) and of half as many: products that are bounded
+    Beyond the quantile 1 − 1/m of m values u + x, with x of a generalised Pareto (k, σ), are
+    u + (σ/k)(m^k/(1 − k) − 1) of their sum. So many draws have that once, or not at all.
+    """
+
+    k_hat: float
+    largest: float
+
+
+def product_tail(weights: np.ndarray, values: np.ndarray) -> Products:
+    """The tail of the products of weights and values; k̂ = −∞ where all values are zero.
+
+    The smaller k̂ of two, of the largest min(n/5, 3√n) and of half as many: products that are bounded
     pile up below their bound, and where that lies among them no Pareto fits.
     """
     product = weights * values
@@ -173,13 +184,17 @@ def product_index(weights: np.ndarray, values: np.ndarray) -> float:
     n = len(positive)
     size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
     if n < 2 or positive[-1] - positive[0] < EQUAL * positive[-1]:
-        return -np.inf
-    found = np.inf
+        return Products(-np.inf, 0.0)
+    found = Products(np.inf, np.inf)
     for length in (size, size // 2):
-        tail = positive[-length:] - positive[-length - 1] if length else positive[:0]
+        start = positive[-length - 1] if length else 0.0
+        tail = positive[-length:] - start if length else positive[:0]
         tail = tail[tail > 0]
         if len(tail) >= FEWEST:
-            found = min(found, float(fit_pareto(tail / tail[-1])[0]))
+            k, sigma = map(float, fit_pareto(tail / tail[-1]))
+            if k < found.k_hat:
+                beyond = sigma * (len(tail) ** k / (1 - k) - 1) / k if k < 1 else np.inf
+                found = Products(k, float(start + tail[-1] * beyond))
     return found
 
 

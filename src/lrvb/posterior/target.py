@@ -110,6 +110,13 @@ class Target:
         """Coordinates k."""
         return len(self.center)
 
+    def carried(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Coordinates (n, k) of the points that have coordinates u where the parameters are η (a,)."""
+        own = np.empty_like(u)
+        for copy in self._copies:
+            own[:, copy.free] = copy.block.carried(eta[copy.flat], u[:, copy.free])
+        return own
+
     def statistics(self, u: np.ndarray) -> np.ndarray:
         """T(α(u)), (n, a)."""
         T = np.empty((len(u), len(self._fallback)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,15 @@ class Model:
     #: raw variables (`t.beta`, `z.u`): in place of the terms above, whose expectations are then derived.
     log_prior: Any = None
     log_row: Any = None
+
+    def elsewhere(
+        self, params: Mapping[str, Any], rows: Rows | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Usual parameters of the global blocks from which fits may find optima far from those `params`.
+
+        A certificate looks there too; by default it has only its own far starts.
+        """
+        return ()
 
     def prepare(self, data: Mapping[str, Any]) -> Mapping[str, Any] | Rows:
         """The rows of the model's plate from the user's columns; by default they are the rows."""

@@ -11,9 +11,9 @@ import lrvb
 from lrvb.data.tables import Rows
 from lrvb.engine.fitting import default_sum
 from lrvb.engine.objective import Objective
-from lrvb.estimators.mixture.priors import MixturePriors
-from lrvb.estimators.mixture.trials import FEWEST, MANY, _begin, _swept
+from lrvb.estimators.mixture.trials import FEWEST, MANY, _begin
 from lrvb.models.gaussian_mixture import NormalMixture
+from lrvb.models.mixture_sweeps import MixturePriors, swept
 from lrvb.numerics.double import double
 from lrvb.statement.parameters import initial
 from lrvb.statement.problem import state_problem
@@ -27,7 +27,7 @@ def test_trials_are_ranked_by_the_elbo_of_the_model():
     priors = MixturePriors(np.array([0.1, -0.2]), np.diag([0.01, 0.04]), 5.0, np.eye(2) + 0.2, 3.0)
     starts = [np.eye(2)[z], np.eye(2)[(X[:, 1] > 0.5).astype(int)]]
     begin = _begin(X, starts, weights, priors)
-    trials = [_swept(X, weights, priors, begin, sweeps) for sweeps in (1, 3)]
+    trials = [swept(X, weights, priors, begin, sweeps) for sweeps in (1, 3)]
     with double():
         problem = state_problem(NormalMixture(2, *priors), Rows({"x": X}, weights=weights))
         objective = Objective(problem, default_sum(problem).bind(problem))

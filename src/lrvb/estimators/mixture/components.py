@@ -9,7 +9,7 @@ import numpy as np
 
 from ...engine.fitting import Fit
 from ...errors import CoincidentComponents, EmptyComponent, InvalidModel
-from .priors import MixturePriors
+from ...models.mixture_sweeps import MixturePriors
 
 
 def in_order(fit: Fit) -> Fit:

@@ -19,6 +19,7 @@ from ...engine.response import respond
 from ...engine.second_order import refine
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
+from ...models.mixture_sweeps import MixturePriors
 from ...posterior.certification import Certifier, check_certify
 from ...posterior.estimate import estimate_of
 from ...posterior.locals import rows_of
@@ -34,7 +35,7 @@ from .matrix import checked_matrix, checked_weights, generator, whole_number
 from .partitioned import fit_parts
 from .parts import in_parts
 from .predictions import MixturePredictions
-from .priors import MixturePriors, standardised_priors
+from .priors import standardised_priors
 from .questions import MixtureQuestions
 from .responsibilities import responsibilities, start_from
 from .scaling import (

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...models.mixture_sweeps import MixturePriors
 from ...posterior.hyperparameters import Hyperparameter, plain_steps
-from .priors import MixturePriors, standardised_priors
+from .priors import standardised_priors
 from .scaling import Scaling
 
 

@@ -9,9 +9,9 @@ from ...data.sample import sample_rows
 from ...engine.fitting import Fit, default_sum, fit
 from ...errors import InvalidData, InvalidModel
 from ...models.gaussian_mixture import NormalMixture
+from ...models.mixture_sweeps import MixturePriors
 from .components import failure, in_order
 from .parts import StandardisedMixture, measure_parts
-from .priors import MixturePriors
 from .scaling import Scaling, check_directions, scaling_of
 
 

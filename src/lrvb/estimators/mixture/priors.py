@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...errors import InvalidModel
+from ...models.mixture_sweeps import MixturePriors
 from .scaling import Scaling
-
-
-class MixturePriors(NamedTuple):
-    """μ ~ N(mean, precision⁻¹), Λ ~ Wishart(dof, inverse_scale⁻¹), π ~ Dirichlet(concentration)."""
-
-    mean: np.ndarray
-    precision: np.ndarray
-    dof: float
-    inverse_scale: np.ndarray
-    concentration: float
-
-    @property
-    def flat_scale(self) -> bool:
-        """Whether W₀⁻¹ is zero."""
-        return not self.inverse_scale.any()
-
-    @property
-    def proper(self) -> bool:
-        """Whether a component without rows has a posterior, its prior."""
-        P = len(self.mean)
-        means = bool((np.diagonal(self.precision) > 0).all())
-        return means and self.dof > P - 1 and not self.flat_scale and self.concentration > 0
 
 
 def standardised_priors(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidData, InvalidModel
-from .priors import MixturePriors
+from ...models.mixture_sweeps import SAFE, MixturePriors, update
 
-SAFE = 1e-10  # the weight by which an empty component is divided
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 
 
@@ -81,26 +80,3 @@ def start_from(
         centred = X - means[k]
         scatter[k] = (centred * r[:, None]).T @ centred
     return update(N, means, scatter, priors)
-
-
-def update(
-    N: np.ndarray, means: np.ndarray, scatter: np.ndarray, priors: MixturePriors
-) -> dict[str, dict[str, Any]]:
-    """Usual parameters from each component's weight (..., K), mean and scatter about it."""
-    P = means.shape[-1]
-    dof = np.maximum(priors.dof, P - 1 + 1e-3) + N
-    inverse = priors.inverse_scale + scatter
-    # A start needs a proper q(Λ) even where a component owns too few rows for one.
-    ridge = 1e-6 * np.trace(inverse, axis1=-2, axis2=-1) / P + 1e-12
-    inverse += ridge[..., None, None] * np.eye(P)
-    scale = np.linalg.inv(inverse)
-    Lambda = dof[..., None, None] * scale
-    precision = N[..., None, None] * Lambda + priors.precision + 1e-9 * np.eye(P)
-    cov = np.linalg.inv(precision)
-    pull = N[..., None] * np.einsum("...ab,...b->...a", Lambda, means)
-    pull += priors.precision @ priors.mean
-    return {
-        "mu": {"loc": np.einsum("...ab,...b->...a", cov, pull), "cov": cov},
-        "Lambda": {"dof": dof, "scale": scale},
-        "pi": {"concentration": priors.concentration + np.maximum(N, 1e-3)},
-    }
