@@ -44,7 +44,7 @@ def test_a_polynomial_ends_beyond_its_points() -> None:
 
 
 def test_a_polynomial_follows_levels_that_dwarf_the_residual() -> None:
-    """Shares of 1 − 10⁻¹¹ differ in their last digits, what they leave of I in none: M is as smooth as ever."""
+    """Shares are 1 − 10⁻¹¹ there, and differ in their last digits alone; h and M are as smooth as ever."""
     rows, terms = rows_and_terms("crossed")
     model = MatrixFree(rows, terms, RESIDUAL)
     center = np.log([5e4, 2e4])
@@ -57,5 +57,7 @@ def test_a_polynomial_follows_levels_that_dwarf_the_residual() -> None:
     found = surrogate.at(np.array([point.zeta for point in between]))
     assert_allclose(found.h, [point.h for point in between], atol=1e-6)
     expected = np.array([point.M for point in between])
-    assert_allclose(found.M[:, 0, 0], expected[:, 0, 0], rtol=1e-4)  # of the mean: what levels leave
+    assert_allclose(
+        found.M[:, 0, 0], expected[:, 0, 0], rtol=1e-4
+    )  # of the mean: what levels leave
     assert_allclose(found.M[:, -1, -1], expected[:, -1, -1], rtol=1e-12)
