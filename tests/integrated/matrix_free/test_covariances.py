@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from crossing import KINDS, columns, evidence
 from numpy.testing import assert_allclose
+from small import intercepts
 
-from lrvb.integrated.matrix_free.covariances import Drawn, covariances
+from lrvb.integrated.matrix_free.covariances import Dense, Drawn, covariances
+from lrvb.integrated.matrix_free.direct import Direct
 from lrvb.integrated.matrix_free.schur import Schur
+from lrvb.integrated.matrix_free.sums import factors_of, sum_rows
 
 
 def inverse(found, factors, precisions):
@@ -81,3 +84,29 @@ def test_by_draws(kind):
     ratio = np.sqrt(made.rows(levels, R) / expected_rows(S, factors, levels, R))
     assert abs(ratio - 1).max() < 0.15
     assert abs(ratio.mean() - 1) < 0.04
+
+
+def many(kind):
+    """Sums and factors of 6000 rows: levels in islands, or within levels of another factor beside a third."""
+    rng = np.random.default_rng(8)
+    N, K = 6000, 600
+    a = rng.integers(0, K, N)
+    b = a // 30 * 5 + rng.integers(0, 5, N) if kind == "islands" else rng.integers(0, 60, N)
+    terms = [intercepts(a, K), intercepts(b, b.max() + 1)]
+    if kind == "nested beside":
+        terms.append(intercepts(a // 5, K // 5))
+    factors = factors_of(terms)
+    return sum_rows(factors, np.ones((N, 1)), np.zeros(N)), factors
+
+
+@pytest.mark.parametrize("kind", ["crossed", "islands", "nested beside"])
+def test_draws_tell_what_they_are_off_by(kind):
+    """The root mean square over levels, which are hundreds: to a half of it, of the worst factor."""
+    sums, factors = many(kind)
+    precisions = [np.full((1, 1), 4.0 / (1 + f)) for f in range(len(factors))]
+    exact = Dense(Direct(sums, precisions, 10**4)).blocks()
+    made = Drawn(Schur(sums, precisions), factors)
+    ratios = [np.sqrt(a / b) for a, b in zip(made.blocks(), exact, strict=True)]
+    found = max(np.sqrt(np.mean((ratio - 1) ** 2)) for ratio in ratios)
+    assert 0.5 * made.error < found < 1.5 * made.error
+    assert made.error < {"crossed": 0.001, "islands": 0.1, "nested beside": 0.01}[kind]

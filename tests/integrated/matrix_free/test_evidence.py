@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from crossing import KINDS, by_probes, covariance, evidence
 from numpy.testing import assert_allclose
+from scipy.sparse.linalg import splu
 
+from lrvb.integrated.matrix_free.direct import stays_sparse
 from lrvb.integrated.matrix_free.draws import signs
 
 
@@ -66,3 +69,22 @@ def test_signs_are_even():
     drawn = signs(np.random.default_rng(0), (1000, 100))
     assert set(np.unique(drawn)) == {-1.0, 1.0}
     assert abs(drawn.sum()) < 4 * np.sqrt(1e5)
+
+
+@pytest.mark.parametrize("kind", ["band", "grid", "random"])
+def test_the_work_of_a_sparse_factor_is_foreseen(kind):
+    """Σ d² against the factor in SuperLU's order of fewest neighbours, whose ties fall otherwise."""
+    r, rng = 400, np.random.default_rng(2)
+    if kind == "band":
+        near = sp.diags_array([np.ones(r - 1), np.ones(r - 2)], offsets=[1, 2])
+    elif kind == "grid":
+        line = sp.diags_array([np.ones(19)], offsets=[1], shape=(20, 20))
+        near = sp.kron(line, sp.eye_array(20)) + sp.kron(sp.eye_array(20), line)
+    else:
+        near = sp.coo_array((np.ones(4 * r), rng.integers(0, r, (2, 4 * r))), shape=(r, r))
+    S = sp.csc_array(near + near.T + 20 * sp.eye_array(r))
+    options = {"SymmetricMode": True}
+    factor = splu(S, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+    work = float(((np.diff(factor.L.indptr) - 1.0) ** 2).sum())
+    assert stays_sparse(S.tocsr(), 1.5 * work)
+    assert not stays_sparse(S.tocsr(), work / 1.5)

@@ -41,3 +41,23 @@ def test_a_polynomial_ends_beyond_its_points() -> None:
     assert_allclose(found.M[1], found.M[0], rtol=1e-9)
     near = surrogate.at(center + moves)
     assert_allclose(near.h, [point.h for point in points], atol=1e-3)
+
+
+def test_a_polynomial_follows_levels_that_dwarf_the_residual() -> None:
+    """Shares are 1 − 10⁻¹¹ there, and differ in their last digits alone; h and M are as smooth as ever."""
+    rows, terms = rows_and_terms("crossed")
+    model = MatrixFree(rows, terms, RESIDUAL)
+    center = np.log([5e4, 2e4])
+    shares = Shares(model.big, _sizes(model, center))
+    axis = np.linspace(-0.3, 0.3, 4)
+    moves = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    points = [model.evidence.at(center + move) for move in moves]
+    surrogate = Surrogate(shares, points, center, np.ones(len(points)))
+    between = [model.evidence.at(center + move) for move in ([0.05, -0.15], [-0.2, 0.1])]
+    found = surrogate.at(np.array([point.zeta for point in between]))
+    assert_allclose(found.h, [point.h for point in between], atol=1e-6)
+    expected = np.array([point.M for point in between])
+    assert_allclose(
+        found.M[:, 0, 0], expected[:, 0, 0], rtol=1e-4
+    )  # of the mean: what levels leave
+    assert_allclose(found.M[:, -1, -1], expected[:, -1, -1], rtol=1e-12)

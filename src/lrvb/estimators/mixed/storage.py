@@ -29,7 +29,7 @@ from .integral.certificate import MixedCertificate, variational_certificate
 DRAWS, MOST = 2000, 2**25  # draws that a file has, and numbers of all levels that it may have
 SCALARS = (
     *("method", "exact", "reason", "k_hat", "ess", "drawn", "log_evidence", "log_evidence_error"),
-    *("node_error", "refused", "probes", "unknown"),
+    *("node_error", "refused", "probes", "unknown", "levels_error"),
 )
 
 
@@ -142,7 +142,8 @@ def model_of(
         key: pd.Series(dict(map(tuple, pairs)), dtype=float)
         for key, pairs in found["errors"].items()
     }
-    scalars = {key: decoded(found["certificate"][key]) for key in SCALARS}
+    stored = found["certificate"]
+    scalars = {key: decoded(stored[key]) for key in SCALARS if key in stored}
     weighted = posterior.weighted
     estimate = None if weighted is None else posterior.estimate
     certificate = MixedCertificate(**scalars, **errors, estimate=estimate, weighted=weighted)

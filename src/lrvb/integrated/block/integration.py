@@ -14,6 +14,7 @@ from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..origins import overlooked
 from ..proposals import SplitT, degrees
+from ..wanting import in_sds, in_variances
 from .fitting import cold_start
 from .model import MOST_TILTS, Block
 from .points import Fits, Point, respond
@@ -54,13 +55,14 @@ def integrate_block(
             for side in (distance, -distance):
                 points += _computed(fits, frame.outward(side * np.eye(k)[[j]]))
     budget = budget or enough(k, inside.fewest)
-    off = np.inf
+    off, log = np.inf, np.array(kinds) == "log"
     for round_ in range(ROUNDS):
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
         w = weighted.weights
-        # tails are looked at more often than they occur
-        tails = resampled(np.sqrt(w), 1 + k // 2, seed + round_)
+        # tails are looked at more often than they occur, and where sds have their variances most of all
+        far = in_variances(in_sds(frame.outward(weighted.x), log), w)
+        tails = resampled(np.sqrt(w) * far, 1 + k // 2, seed + round_)
         new = _computed(fits, frame.outward(weighted.x[resampled(w, 3 + k, seed + round_)]))
         checked = len(new) == 3 + k  # where the mass is, every one of them says how far it is off
         new += _computed(fits, frame.outward(weighted.x[tails]))

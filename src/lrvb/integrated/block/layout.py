@@ -17,7 +17,12 @@ MANY, FEWEST = 40_000, 400  # rows, and levels, of which sums are made for all
 
 
 class Layout:
-    """η = Xβ + offset + Σ_f R_f z_f, terms by their levels; θ = (β, u), u terms' and dispersions'."""
+    """η = Xβ + offset + Σ_f R_f z_f, terms by their levels; θ = (β, u), u terms' and dispersions'.
+
+    direct tells, once it is known, whether precisions of levels are factorised.
+    """
+
+    direct: bool | None = None
 
     def __init__(self, rows: Regression, terms: Sequence[Term]):
         self.rows, self.terms = rows, tuple(terms)

@@ -68,6 +68,11 @@ class Block:
         return ""
 
     @property
+    def levels_error(self) -> float:
+        """What q's sds of levels are off by, as a share: of those that draws give."""
+        return 0.0 if self.Q is None else self.Q.covariances.error
+
+    @property
     def fewest(self) -> int:
         """Levels of the smallest factor."""
         return min(term.levels for term in self.terms)

@@ -64,7 +64,7 @@ class Polynomial:
         self.top = float(value.max())
         height = value + frame.log_jacobian(e)
         self.highest = float(height.max()) + 0.5
-        self.monomials = _affordable(k, len(points) * (k + 1), 4 if k <= 2 else 3)
+        self.monomials = _affordable(k, len(points) * (k + 1), 4)
         self.few = _affordable(k, len(points), 2)
         F = [_features(e, self.monomials), *(_slopes(e, self.monomials, j) for j in range(k))]
         parts = [bound - self.top, *slopes.T]

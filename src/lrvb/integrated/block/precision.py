@@ -31,9 +31,11 @@ class Precision:
         X = layout.rows.X * root[:, None]
         self.sums = sum_rows(scaled, X, np.zeros(len(w)))
         self.scaled = scaled
+        if layout.direct is None:  # which weights do not change
+            layout.direct = is_small(self.sums, LARGEST, PAIRS)
         self.schur: Schur = (
             Direct(self.sums, precisions, LARGEST)
-            if is_small(self.sums, LARGEST, PAIRS)
+            if layout.direct
             else Schur(self.sums, precisions)
         )
         p = layout.p

@@ -192,21 +192,20 @@ class Drawn:
         """Of every level: given the other levels of its factor, and what that mean varies."""
         sums, schur = self.sums, self.schur
         moved = schur.S(self.v)
-        rest = []
+        rest, noise = [], []
         for f, place in enumerate(sums.places, 1):
-            own = inverse(schur.K[f - 1])
+            own, q = inverse(schur.K[f - 1]), sums.q[f]
             left = self.v[place] - multiplied(own, moved[place])
-            rest.append(own + self._square(left, sums.q[f]))
-        found = [self._first(rest), *rest]
-        alone = [schur.E, *(inverse(K) for K in schur.K)]
-        share = [
-            1 - np.mean(_diagonal(a) / _diagonal(b)) for a, b in zip(alone, found, strict=True)
-        ]
-        self.error = float(max(share)) * np.sqrt(0.5 / self.count)
+            rest.append(own + self._square(left, q))
+            noise.append(self._noise(left.reshape(-1, q, left.shape[1]) ** 2))
+        first, its_noise = self._first(rest)
+        found = [first, *rest]
+        shares = zip([its_noise, *noise], map(_diagonal, found), strict=True)
+        self.error = float(max(np.sqrt(np.mean(v / (2 * own) ** 2)) for v, own in shares))
         return found
 
-    def _first(self, rest: list[np.ndarray]) -> np.ndarray:
-        """The first factor's: the second integrated out, given all other levels."""
+    def _first(self, rest: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """The first factor's: the second integrated out, given all other levels; and its variances' noise."""
         sums, schur = self.sums, self.schur
         cells, place = sums.cells[0, 1], sums.places[0]
         own = inverse(schur.own[0])
@@ -228,14 +227,31 @@ class Drawn:
         moved = multiplied(inverse(schur.E), self.u) + sums.B @ others
         left = self.u - multiplied(conditional, moved)
         found = conditional + self._square(left, q)
-        if len(sums.levels) > 2:
-            return found
-        count = np.bincount(cells.first, minlength=sums.levels[0])
-        one = np.flatnonzero(count[cells.first] == 1)  # levels within a single one of the other
-        g = cells.first[one]
-        F = schur.E[g] @ cells.C[one]
-        found[g] = schur.E[g] + F @ rest[0][cells.second[one]] @ F.swapaxes(1, 2)
-        return found
+        noise = self._noise(left.reshape(-1, q, left.shape[1]) ** 2)
+        for f in range(1, len(sums.levels)):
+            self._within(f, rest[f - 1], found, noise)
+        return found, noise
+
+    def _within(self, f: int, parents: np.ndarray, found: np.ndarray, noise: np.ndarray) -> None:
+        """Levels within a single level p of factor f: E + F Var(v_p) Fᵀ with F = EC, put into `found`.
+
+        What further factors add to that is drawn, where its noise is less than that of `found`.
+        """
+        sums, cells, E = self.sums, self.sums.cells[0, f], self.schur.E
+        one = np.bincount(cells.first, minlength=sums.levels[0])[cells.first] == 1
+        g, parent = cells.first[one], cells.second[one]
+        F = E[g] @ cells.C[one]
+        mean = _of_levels(-multiplied(E, sums.B @ self.v), g, sums.q[0])
+        own = -F @ _of_levels(self.v[sums.places[f - 1]], parent, sums.q[f])
+        less = self._noise(mean**2 - own**2)
+        if less.sum() < noise[g].sum():
+            added = mean @ mean.swapaxes(1, 2) - own @ own.swapaxes(1, 2)
+            found[g] = E[g] + F @ parents[parent] @ F.swapaxes(1, 2) + added / self.count
+            noise[g] = less
+
+    def _noise(self, squares: np.ndarray) -> np.ndarray:
+        """Variances of the mean over draws of what each adds to variances, squares (K, q, P), (K, q)."""
+        return squares[:, :, : self.count].var(2) / self.count
 
     def _square(self, left: np.ndarray, q: int) -> np.ndarray:
         """The mean over draws of outer products, (K, q, q)."""

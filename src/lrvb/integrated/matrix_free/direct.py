@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,13 @@ from .sums import Sums
 
 DENSE = 600  # coefficients up to which S is a dense matrix
 SPARSE = 20_000  # coefficients up to which a sparse factor is tried
-FILL = 20  # entries a row of S up to which its factor is taken to stay sparse
+ENTRIES = 50  # of a row of S, up to which it is
+WORK = 3e7  # products that a sparse factor may cost
 PAIRS = 3e6  # products that forming S may cost
 
 
 def is_small(sums: Sums, dense: int = DENSE, most: float = PAIRS) -> bool:
-    """Whether S is cheap to form and to factorise: up to `dense` coefficients, or sparse.
+    """Whether S is cheap to form and to factorise: up to `dense` coefficients, or with a sparse factor.
 
     most are the products that forming it may cost.
     """
@@ -29,7 +32,34 @@ def is_small(sums: Sums, dense: int = DENSE, most: float = PAIRS) -> bool:
     pairs = float((np.diff(sums.B.indptr).astype(float) ** 2).sum())
     if pairs > most:
         return False
-    return sums.r <= dense or (sums.r <= SPARSE and pairs <= FILL * sums.r)
+    if sums.r <= dense or sums.r > SPARSE:
+        return sums.r <= dense
+    pattern = (sums.Bt @ sums.B).tocsr()
+    return pattern.nnz <= ENTRIES * sums.r and stays_sparse(pattern)
+
+
+def stays_sparse(pattern: Any, most: float = WORK) -> bool:
+    """Whether Σ d² ≤ most, d being each coefficient's neighbours when it is eliminated, fewest first.
+
+    Few rows of levels that meet at random fill a factor up, however few entries the matrix has.
+    """
+    ends = pattern.indptr
+    near = [set(pattern.indices[a:b].tolist()) - {i} for i, (a, b) in enumerate(pairwise(ends))]
+    order = [(len(others), i) for i, others in enumerate(near)]
+    heapify(order)
+    while order:
+        d, i = heappop(order)
+        if d != len(near[i]):  # as it once was
+            continue
+        most -= d**2
+        if most < 0:
+            return False
+        clique, near[i] = near[i], set()
+        for j in clique:
+            near[j] |= clique
+            near[j] -= {i, j}
+            heappush(order, (len(near[j]), j))
+    return True
 
 
 class Direct(Schur):

@@ -264,6 +264,11 @@ class MatrixFree(Normal):
                 self._levels = Smooth(*own, self.surrogate.shares, self.domain)
         return self._levels
 
+    @property
+    def levels_error(self) -> float:
+        """What levels' sds are off by, as a share: of those that draws give."""
+        return self.levels.covariances[0].error
+
     def _between(self, theta: np.ndarray) -> Values:
         zeta, _ = self.domain.within(self.zeta(theta))
         return self.surrogate.at(zeta)

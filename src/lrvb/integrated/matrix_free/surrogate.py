@@ -40,12 +40,15 @@ class Shares:
         self.roots = [np.linalg.cholesky(size) for size in sizes]  # of a level's information
 
     def of(self, zeta: np.ndarray) -> np.ndarray:
-        """Shares' upper triangles at n points (n, D), (n, D)."""
+        """Upper triangles of R − I = −(I + W)⁻¹ at n points (n, D), (n, D).
+
+        Only differences count; those of R itself would be lost in its last digits where it is almost I.
+        """
         found = []
         for term, (sizes, U) in zip(self.terms, self._relative(zeta), strict=True):
-            R = (U * (sizes / (1 + sizes))[:, None, :]) @ U.swapaxes(1, 2)
+            left = (U * (1 / (1 + sizes))[:, None, :]) @ U.swapaxes(1, 2)
             i, j = np.triu_indices(term.q)
-            found.append(R[:, i, j])
+            found.append(-left[:, i, j])
         return np.concatenate(found, axis=1)
 
     def log_sizes(self, zeta: np.ndarray) -> np.ndarray:
@@ -76,7 +79,7 @@ class Surrogate:
         zeta = np.array([point.zeta for point in points])
         D = zeta.shape[1]
         self.center = shares.of(center[None])[0]
-        self.scale = np.maximum(np.abs(shares.of(zeta) - self.center).max(0), 1e-12)
+        self.scale = np.maximum(np.abs(shares.of(zeta) - self.center).max(0), 1e-300)
         equations = len(points) * (1 + D)
         degrees = range(2, DEGREES.get(D, 3) + 1)
         allowed = [k for k in degrees if comb(D + k, k) * SPARE <= equations]

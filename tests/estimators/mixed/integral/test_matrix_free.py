@@ -83,3 +83,20 @@ def test_probes_are_told():
     assert set(table["verdict"]) == {"trust"}
     for name, truth in (("sd[1|s]", 0.5), ("sd[1|d]", 0.4), ("sd[residual]", 1.0)):
         assert abs(table.loc[name, "mean"] - truth) < 4 * table.loc[name, "sd"]
+
+
+def test_an_error_of_levels_sds_is_told():
+    """Students and teachers who meet in their own school only: θ's sums are exact, levels' sds are drawn."""
+    rng = np.random.default_rng(6)
+    n, schools, pupils, teachers = 12_000, 250, 10, 3
+    school = rng.integers(0, schools, n)
+    s, t = school * pupils + rng.integers(0, pupils, n), school * teachers
+    t = t + rng.integers(0, teachers, n)
+    y = rng.normal(size=n) + rng.normal(size=schools * pupils)[s]
+    y += rng.normal(size=schools * teachers)[t]
+    model = lrvb.MixedModel("y ~ 1 + (1|s) + (1|t)").fit({"y": y, "s": s, "t": t})
+    found = model.certificate_
+    assert found.probes == 0
+    assert 0.01 < found.levels_error < 0.1
+    said = " ".join(str(model.summary()).split())
+    assert f"exact; levels' sds by fixed draws, to about {found.levels_error:.0%}." in said

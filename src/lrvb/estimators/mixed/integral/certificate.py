@@ -33,6 +33,7 @@ IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
 TAIL = 0.6  # k-hat of squares: from a half on an sd's error is not known, and k-hat is to a tenth
 _LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
+TOLD = 0.01  # error of levels' sds from which on it is told
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
 
 
@@ -46,7 +47,8 @@ class MixedCertificate:
 
     `k_hat` judges the weights of `drawn` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
-    for nothing. `probes` are those of log determinants, 0 where these are exact. Errors are Monte Carlo's,
+    for nothing. `probes` are those of log determinants, 0 where these are exact; `levels_error` is what
+    levels' sds are off by, as a share, where fixed draws give them. Errors are Monte Carlo's,
     of means in sds and of log sds. `tail` is k-hat of each quantity's squares, weighted: where it is large,
     a few draws decide its sd, and no error that was seen tells of those that were not met.
     """
@@ -63,6 +65,7 @@ class MixedCertificate:
     node_error: float = np.nan
     refused: int = 0
     probes: int = 0
+    levels_error: float = 0.0
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
@@ -242,8 +245,10 @@ class MixedCertificate:
             head += f", {self.refused:,} with sds beyond what sums can cover left out"
         if not self.k_hat < K_HAT:
             return f"{head}: the weights have no reliable average; a narrower prior of the sds may help."
+        levels = f"; levels' sds by fixed draws, to about {self.levels_error:.0%}"
+        after = f"{levels if self.levels_error > TOLD else ''}."
         if self.method == BLOCK:
-            return f"{head}; {self._of_block(names)}."
+            return f"{head}; {self._of_block(names)}{after}"
         if not self.exact:
             return f"{head}: the sums over levels have not converged at some draws."
         if self.unknown:
@@ -263,9 +268,10 @@ class MixedCertificate:
             )
         if self.probes:
             return (
-                f"{head}; log determinants given them by {self.probes} probes, whose error counts."
+                f"{head}; log determinants given them by {self.probes} probes, whose error counts"
+                + after
             )
-        return f"{head}; sums given them are exact."
+        return f"{head}; sums given them are exact{after}"
 
     def _of_block(self, names: list[str]) -> str:
         """What the block leaves, and what of it is too much."""
@@ -290,10 +296,12 @@ def certify(
     labels: list[str],
     why: str = "",
     unknown: str = "",
+    levels_error: float = 0.0,
 ) -> MixedCertificate:
     """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides.
 
-    why tells of a Gaussian block what it stands in for, unknown what of its error is not counted.
+    why tells of a Gaussian block what it stands in for, unknown what of its error is not counted;
+    levels_error is that of levels' sds.
     """
     w = integral.weighted
     weights, raw = w.weights[at] / w.weights[at].sum(), w.raw[at]
@@ -328,6 +336,7 @@ def certify(
         node_error=integral.node_error,
         refused=_refused(integral),
         probes=0 if integral.noise is None else integral.noise.shape[1],
+        levels_error=levels_error,
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
         tail=pd.Series(np.where(bounded, -_LIMIT, np.clip(tail, -_LIMIT, _LIMIT)), index=labels),

@@ -124,7 +124,8 @@ def integrate_model(
     why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
     if isinstance(inside, MatrixFree) and inside.overlooked:
         unknown = OVERLOOKED
-    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown)
+    off = inside.levels_error if isinstance(inside, MatrixFree | Block) else 0.0
+    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off)
     estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     own = root if isinstance(inside, Normal) else root[:, :0, :0]
