@@ -230,7 +230,8 @@ def _joined(inside: Block, weighted: Weighted, off: float, seed: int) -> Integra
     sample = theta[resampled(weighted.weights, few, seed)]
     _, first, second = inside.evaluate(sample)
     rest, noise = inside.polynomial.rest(u), None
-    if not inside.layout.complete:
-        noise = inside.between(u) @ np.array([point.noise for point in inside.points])
+    parts = np.array([point.noise + point.probed for point in inside.points])
+    if parts.any():
+        noise = inside.between(u) @ parts
         noise += (theta[:, :p] - b) @ inside.tilts
     return Integral(theta, weighted, off, inside, first, second, sample, noise, rest)

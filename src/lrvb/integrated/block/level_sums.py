@@ -18,12 +18,11 @@ from scipy.special import logsumexp, ndtri
 from ...numerics.sobol import sobol
 from .averages import nodes
 from .fitting import Gaussian
-from .layout import Layout
+from .layout import PARTS, Layout
 
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
 REACH_TWO, STEP_TWO = 6.0, 1.0  # and with two
 DRAWS = 256  # with more
-PARTS = 16  # of the levels that stand for all, whose differences tell what that is worth
 
 
 class Gap(NamedTuple):

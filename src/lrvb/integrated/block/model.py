@@ -8,13 +8,13 @@ import numpy as np
 
 from ..coordinates import Kind
 from ..inside import Drawn, Effects, Evaluated, Lines
+from ..matrix_free.conjugate import given_up
 from ..matrix_free.draws import draw, normals
 from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import Term
 from .averages import nodes
-from .layout import Layout
-from .level_sums import PARTS
+from .layout import PARTS, Layout
 from .points import Fits, Point
 from .polynomial import Between, Frame, Polynomial
 from .precision import Precision
@@ -65,7 +65,7 @@ class Block:
             return OVERLOOKED
         if self.p > MOST_TILTS:
             return f"more than {MOST_TILTS} fixed effects have the block's own means and sds"
-        return ""
+        return given_up(max((point.unsolved for point in self.points), default=0.0))
 
     @property
     def levels_error(self) -> float:

@@ -20,9 +20,10 @@ APART = 0.5  # sds by which β's mean is moved to see what follows it
 class Point:
     """At u: the bound, its gradient, and what levels' sums (`own`) and the rest add to it.
 
-    noise (P,) is what parts of the levels alone would add to it, where some stand for all. beta and C are
-    β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third (M,)
-    central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
+    noise (P,) is what parts of the levels alone would add to it, where some stand for all, probed (P,) what
+    probes alone would; unsolved is the share of a right side at which conjugate gradients gave up. beta and
+    C are β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third
+    (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
     """
 
     u: np.ndarray
@@ -31,6 +32,8 @@ class Point:
     own: float
     rest: float
     noise: np.ndarray
+    probed: np.ndarray
+    unsolved: float
     beta: np.ndarray
     C: np.ndarray
     mean: np.ndarray = field(repr=False)
@@ -105,6 +108,8 @@ def made(fitted: Fitted, found: Gap) -> Point:
         found.own,
         found.rest,
         found.noise,
+        fitted.noise,
+        Q.schur.unsolved,
         fitted.beta,
         Q.C,
         np.concatenate([(a + b).ravel() for a, b in zip(fitted.z, found.moved, strict=True)]),

@@ -13,8 +13,10 @@ import numpy as np
 
 from ..inside import Drawn, Lines
 from ..normal import Moments, Normal
+from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import SdPrior, Term
+from .conjugate import given_up
 from .draws import draw, normals
 from .effects import Given, Levels, Nearest, Smooth, Summed
 from .evidence import Evidence, Point
@@ -42,12 +44,14 @@ class MatrixFree(Normal):
     """y = Xβ + Σ_t R_t z_t + ε; evidence by conjugate gradients and probes.
 
     `domain` and `surrogate` are made by `prepare`, `draws` are some of θ's in random order, `noise` tells
-    what the probes leave uncertain, `overlooked` of a part of the posterior far from all points.
+    what the probes leave uncertain, `overlooked` of a part of the posterior far from all points, `unsolved`
+    at what share of a right side conjugate gradients gave up at points that count.
     """
 
     domain: Domain
     surrogate: Surrogate
     overlooked = False
+    unsolved = 0.0
 
     def __init__(
         self,
@@ -263,6 +267,12 @@ class MatrixFree(Normal):
             else:
                 self._levels = Smooth(*own, self.surrogate.shares, self.domain)
         return self._levels
+
+    @property
+    def unknown(self) -> str:
+        """What it leaves that no error counts, as a clause; none where all is counted."""
+        of_levels = 0.0 if self._levels is None else self._levels.unsolved
+        return OVERLOOKED if self.overlooked else given_up(max(self.unsolved, of_levels))
 
     @property
     def levels_error(self) -> float:

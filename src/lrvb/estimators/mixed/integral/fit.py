@@ -21,7 +21,6 @@ from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
-from ....integrated.origins import OVERLOOKED
 from ....integrated.scattered import Scattered
 from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
@@ -121,10 +120,9 @@ def integrate_model(
     )
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
-    if isinstance(inside, MatrixFree) and inside.overlooked:
-        unknown = OVERLOOKED
-    off = inside.levels_error if isinstance(inside, MatrixFree | Block) else 0.0
+    why, unknown, off = inside.why if isinstance(inside, Block) else "", "", 0.0
+    if isinstance(inside, MatrixFree | Block):
+        off, unknown = inside.levels_error, inside.unknown
     certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off)
     estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
