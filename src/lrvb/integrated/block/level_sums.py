@@ -70,7 +70,7 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         a = np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
         square = (a**2).sum(1)
         left = np.sqrt(np.maximum(fitted.v[at] - square, 0.0))
-        T, log_w = _level_nodes(factor.q)
+        T, log_w = level_nodes(factor.q)
         table = np.empty((factor.levels, len(T)))
         cells = layout.cells[at]
         for j, t in enumerate(T):
@@ -170,7 +170,7 @@ def _rest_of_log_p(
 
 
 @cache
-def _level_nodes(q: int) -> tuple[np.ndarray, np.ndarray]:
+def level_nodes(q: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (J, q) of a standard normal and the logarithms of their weights."""
     if q > 2:
         T = ndtri(np.clip(sobol(DRAWS, q, 0), 1e-9, 1 - 1e-9))

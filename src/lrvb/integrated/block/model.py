@@ -28,10 +28,12 @@ class Block:
 
     `learn` gives it the points; shift (p,) is what β's mean has beyond q's, in sds, and stretch (p, p) takes
     a Cholesky factor of q's covariance to that of linear response. tilts (p, P) are of β, by what parts of
-    the levels alone would add to its mean. overlooked tells of a part of the posterior far from all points.
+    the levels alone would add to its mean. overlooked tells of a part of the posterior far from all points,
+    joint counts the draws of coefficients behind the evidence at each point.
     """
 
     overlooked = False
+    joint = 0
 
     def __init__(self, rows: Regression, terms: Sequence[Term], why: str = ""):
         self.layout = Layout(rows, terms)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..mode import NoMode
 from .fitting import Fitted, Start, fit
+from .joint import Joint
 from .layout import Layout
 from .level_sums import Gap, Pattern, gap
 
@@ -18,7 +19,7 @@ APART = 0.5  # sds by which β's mean is moved to see what follows it
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """At u: the bound, its gradient, and what levels' sums (`own`) and the rest add to it.
+    """At u: the bound, its gradient, and what levels' sums (own), the rest and joint draws (more) add.
 
     noise (P,) is what parts of the levels alone would add to it, where some stand for all, probed (P,) what
     probes alone would; unsolved is the share of a right side at which conjugate gradients gave up. beta and
@@ -31,6 +32,7 @@ class Point:
     gradient: np.ndarray
     own: float
     rest: float
+    more: float
     noise: np.ndarray
     probed: np.ndarray
     unsolved: float
@@ -45,16 +47,20 @@ class Point:
     @property
     def value(self) -> float:
         """log p(y, u)."""
-        return self.bound + self.own + self.rest
+        return self.bound + self.own + self.rest + self.more
 
 
 class Fits:
-    """Fits at one u after another, each from where the nearest before it ended."""
+    """Fits at one u after another, each from where the nearest before it ended.
+
+    Where there are `joint` draws the evidence is theirs.
+    """
 
     def __init__(self, layout: Layout, start: Start):
         self.layout = layout
         self.pattern: Pattern | None = None
         self.most = np.inf
+        self.joint: Joint | None = None
         self.starts: list[tuple[np.ndarray, Start]] = [(np.full(0, np.nan), start)]
 
     def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
@@ -80,7 +86,11 @@ class Fits:
         found = self.gap(fitted)
         if not np.isfinite(self.most):
             self.most = CREDIBLE[0] + CREDIBLE[1] * found.rest
-        return made(fitted, found._replace(rest=min(found.rest, self.most)))
+        point = made(fitted, found._replace(rest=min(found.rest, self.most)))
+        if self.joint is None:
+            return point
+        drawn = self.joint(fitted)
+        return replace(point, more=drawn.value - point.value, noise=drawn.noise)
 
     def gap(self, fitted: Fitted) -> Gap:
         """Levels' sums; of many rows, of all levels the first time only."""
@@ -107,6 +117,7 @@ def made(fitted: Fitted, found: Gap) -> Point:
         fitted.gradient,
         found.own,
         found.rest,
+        0.0,
         found.noise,
         fitted.noise,
         Q.schur.unsolved,

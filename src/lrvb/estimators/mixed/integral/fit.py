@@ -120,10 +120,11 @@ def integrate_model(
     )
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    why, unknown, off = inside.why if isinstance(inside, Block) else "", "", 0.0
+    why, joint = (inside.why, inside.joint) if isinstance(inside, Block) else ("", 0)
+    off, unknown = 0.0, ""
     if isinstance(inside, MatrixFree | Block):
         off, unknown = inside.levels_error, inside.unknown
-    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off)
+    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off, joint)
     estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     own = root if isinstance(inside, Normal) else root[:, :0, :0]
