@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from small_blocks import crossed, regression
 
+import lrvb
 from lrvb.integrated.block.fitting import cold_start, fit
 from lrvb.integrated.block.integration import integrate_block
-from lrvb.integrated.block.joint import Joint, joint
+from lrvb.integrated.block.joint import DRAWS, Joint, joint
 from lrvb.integrated.block.layout import PARTS, Layout
 from lrvb.integrated.block.level_sums import gap
 from lrvb.integrated.block.model import Block
@@ -98,3 +100,19 @@ def test_means_are_those_of_exact_sums(monkeypatch):
     away = found.weighted.mean(ours) - exact.weighted.mean(theirs)
     assert (np.abs(away) < 0.05 * sd).all()
     assert_allclose(found.weighted.sd(ours), sd, rtol=0.06)
+
+
+def test_the_certificate_says_so_and_a_file_keeps_it(monkeypatch, tmp_path):
+    """Counts with slopes and an effect of every row; the sentence has the draws instead of levels' sums."""
+    monkeypatch.setattr("lrvb.integrated.block.integration.MEAN_ERROR", 0.0)
+    rng = np.random.default_rng(0)
+    s, v = np.repeat(np.arange(20), 5), np.tile(np.linspace(-1, 1, 5), 20)
+    eta = 1 + 0.6 * rng.normal(size=20)[s] + 0.5 * rng.normal(size=20)[s] * v
+    y = rng.poisson(np.exp(eta + 0.4 * rng.normal(size=100)))
+    data = pd.DataFrame({"y": y, "s": s, "v": v, "row": np.arange(100)})
+    fit = lrvb.MixedModel("y ~ v + (v | s) + (1 | row)", family="poisson").fit(data)
+    certificate = fit.certificate_
+    assert certificate.joint == DRAWS
+    assert f"from {DRAWS} weighted draws" in certificate.sentence(certificate.names)
+    fit.save(tmp_path / "fit.lrvb")
+    assert lrvb.load(tmp_path / "fit.lrvb").certificate_.joint == DRAWS

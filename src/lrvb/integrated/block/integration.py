@@ -33,7 +33,10 @@ LONG, FAR = (
 )  # length of a bent axis whose tails are not those of its middle; where those are seen
 OFF = 0.04  # sd of what the polynomial is off by over the posterior
 KNOWN = 0.2  # the same, below which its draws tell where the posterior is, and how wide
-ROUNDS = 8
+ROUNDS, MORE_ROUNDS = (
+    8,
+    16,
+)  # of checks, and where points have joint draws, which only small models have
 EFFICIENT = 0.3  # of joint draws at the center, the share that must count
 FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
@@ -62,7 +65,7 @@ def integrate_block(
         fits.joint = _drawn_jointly(inside, fits)
         if fits.joint is not None:
             inside.joint = len(fits.joint.e)
-            points = _computed(fits, np.array([point.u for point in points]))
+            points = [fits.weighed(point, fits.joint(fits.fit(point.u))) for point in points]
             frame, points, weighted, off = _learnt(
                 inside, fits, frame, points, budget, seed, progress
             )
@@ -105,7 +108,7 @@ def _learnt(
     kinds, u = inside.kinds[inside.p :], points[0].u
     k = len(u)
     off, log = np.inf, np.array(kinds) == "log"
-    for round_ in range(ROUNDS):
+    for round_ in range(ROUNDS if fits.joint is None else MORE_ROUNDS):
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
         w = weighted.weights

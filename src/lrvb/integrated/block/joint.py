@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import block_diag, solve_triangular
-from scipy.special import logsumexp
 
 from .fitting import Fitted
 from .layout import PARTS, Layout
@@ -109,7 +108,8 @@ class Joint:
             log_p = rows.likelihood.log_p(rows.columns, lines, fitted.phi)
             table[j] = (self.levels @ log_p.T).T - np.einsum("ski,ij,skj->sk", z, Lambda, z) / 2
             table[j] += log_w[j] + t @ t / 2
-        return (logsumexp(table, axis=0) + sizes).sum(1)
+        top = table.max(0)
+        return (np.log(np.exp(table - top).sum(0)) + top + sizes).sum(1)
 
 
 def joint(layout: Layout) -> Joint | None:

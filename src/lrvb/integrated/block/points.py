@@ -8,7 +8,7 @@ import numpy as np
 
 from ..mode import NoMode
 from .fitting import Fitted, Start, fit
-from .joint import Joint
+from .joint import Joint, Weighed
 from .layout import Layout
 from .level_sums import Gap, Pattern, gap
 
@@ -22,7 +22,7 @@ class Point:
     """At u: the bound, its gradient, and what levels' sums (own), the rest and joint draws (more) add.
 
     noise (P,) is what parts of the levels alone would add to it, where some stand for all, probed (P,) what
-    probes alone would; unsolved is the share of a right side at which conjugate gradients gave up. beta and
+    probes, or parts of the joint draws, would; unsolved is the share of a right side at which conjugate gradients gave up. beta and
     C are β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third
     (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
     """
@@ -87,10 +87,11 @@ class Fits:
         if not np.isfinite(self.most):
             self.most = CREDIBLE[0] + CREDIBLE[1] * found.rest
         point = made(fitted, found._replace(rest=min(found.rest, self.most)))
-        if self.joint is None:
-            return point
-        drawn = self.joint(fitted)
-        return replace(point, more=drawn.value - point.value, noise=drawn.noise)
+        return point if self.joint is None else self.weighed(point, self.joint(fitted))
+
+    def weighed(self, point: Point, drawn: Weighed) -> Point:
+        """A point whose evidence is that of joint draws."""
+        return replace(point, more=point.more + drawn.value - point.value, probed=drawn.noise)
 
     def gap(self, fitted: Fitted) -> Gap:
         """Levels' sums; of many rows, of all levels the first time only."""
