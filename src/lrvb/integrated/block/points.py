@@ -22,9 +22,10 @@ class Point:
     """At u: the bound, its gradient, and what levels' sums (own), the rest and joint draws (more) add.
 
     noise (P,) is what parts of the levels alone would add to it, where some stand for all, probed (P,) what
-    probes, or parts of the joint draws, would; unsolved is the share of a right side at which conjugate gradients gave up. beta and
-    C are β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third
-    (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
+    probes, or parts of the joint draws, would; unsolved is the share of a right side at which conjugate
+    gradients gave up. beta and C are β's. Of all levels' coefficients, factor by factor: mean and variance
+    (M,) given β = beta, third (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each
+    factor.
     """
 
     u: np.ndarray
