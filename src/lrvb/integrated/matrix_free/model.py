@@ -27,6 +27,7 @@ from .surrogate import Surrogate, Values
 
 PROBES = 16
 FEW = 40  # coefficients of a factor up to which they are columns
+WIDE = 10, 120  # and levels up to which more of them are: an sd of few levels is no polynomial's
 _FAR = 60.0
 _CELLS = 2**22
 _KEPT, _NODES = 2**27, 64  # numbers that draws' levels may take, and draws
@@ -65,11 +66,9 @@ class MatrixFree(Normal):
         super().__init__(rows, terms, residual)
         factors = factors_of(terms)
         self.factors: list[Factor] = [
-            f for i, f in enumerate(factors) if i == 0 or f.levels * f.q > FEW
+            f for i, f in enumerate(factors) if i == 0 or not _is_small(f)
         ]
-        self.small: list[Factor] = [
-            f for i, f in enumerate(factors) if i > 0 and f.levels * f.q <= FEW
-        ]
+        self.small: list[Factor] = [f for i, f in enumerate(factors) if i > 0 and _is_small(f)]
         if sums is None:
             y = rows.columns[0] - rows.offset - rows.X @ rows.mean
             sums = sum_rows(self.factors, rows.X, y, self.small, rows.n)
@@ -297,6 +296,13 @@ class MatrixFree(Normal):
         zeta = np.concatenate([places[t] for t in big])
         omega = np.setdiff1d(np.arange(len(self.kinds)), zeta)
         return Split(zeta, omega, np.array(self.kinds)[zeta] == "log")
+
+
+def _is_small(factor: Factor) -> bool:
+    """Whether a factor's levels are columns beside X."""
+    levels, most = WIDE
+    size = factor.levels * factor.q
+    return size <= FEW or (factor.levels <= levels and size <= most)
 
 
 def _joined(factor: Factor, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]) -> np.ndarray:
