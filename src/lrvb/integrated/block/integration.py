@@ -65,7 +65,7 @@ def integrate_block(
         fits.joint = _drawn_jointly(inside, fits)
         if fits.joint is not None:
             inside.joint = len(fits.joint.e)
-            points = [fits.weighed(point, fits.joint(fits.fit(point.u))) for point in points]
+            points = _weighed(fits, points)
             frame, points, weighted, off = _learnt(
                 inside, fits, frame, points, budget, seed, progress
             )
@@ -169,6 +169,17 @@ def _computed(fits: Fits, u: np.ndarray) -> list[Point]:
     for place in u:
         try:
             found.append(fits.at(place))
+        except NoMode:
+            continue
+    return found
+
+
+def _weighed(fits: Fits, points: list[Point]) -> list[Point]:
+    """The points with the evidence of joint draws, but for those where there are none: tails again."""
+    found = []
+    for point in points:
+        try:
+            found.append(fits.weighed(point, fits.fit(point.u)))
         except NoMode:
             continue
     return found

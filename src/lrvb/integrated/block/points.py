@@ -8,7 +8,7 @@ import numpy as np
 
 from ..mode import NoMode
 from .fitting import Fitted, Start, fit
-from .joint import Joint, Weighed
+from .joint import Joint
 from .layout import Layout
 from .level_sums import Gap, Pattern, gap
 
@@ -88,10 +88,17 @@ class Fits:
         if not np.isfinite(self.most):
             self.most = CREDIBLE[0] + CREDIBLE[1] * found.rest
         point = made(fitted, found._replace(rest=min(found.rest, self.most)))
-        return point if self.joint is None else self.weighed(point, self.joint(fitted))
+        return point if self.joint is None else self.weighed(point, fitted)
 
-    def weighed(self, point: Point, drawn: Weighed) -> Point:
+    def weighed(self, point: Point, fitted: Fitted) -> Point:
         """A point whose evidence is that of joint draws."""
+        assert self.joint is not None
+        try:
+            drawn = self.joint(fitted)
+        except np.linalg.LinAlgError as error:
+            raise NoMode(f"No joint draws at {point.u}: {error}.", point=point.u) from error
+        if not np.isfinite(drawn.value):
+            raise NoMode(f"No joint draw has a density at {point.u}.", point=point.u)
         return replace(point, more=point.more + drawn.value - point.value, probed=drawn.noise)
 
     def gap(self, fitted: Fitted) -> Gap:
