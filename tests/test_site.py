@@ -16,6 +16,7 @@ import lrvb
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+FENCE = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
 
 class Page(HTMLParser):
@@ -90,6 +91,11 @@ def test_site(tmp_path: Path) -> None:
         if not re.match("[a-z]+:", target) and broken(path, target, pages)
     ]
     assert not dead, "These lead nowhere:\n" + "\n".join(dead)
+
+    for source in (ROOT / "docs").glob("*.md"):  # no block of code swallows what is below it
+        prose = "".join(FENCE.split(source.read_text(encoding="utf-8")))
+        stated = len(re.findall("^#{1,6} ", prose, re.MULTILINE))
+        assert len(pages[folder / f"{source.stem}.html"].headings) == stated, source.name
 
     reference = {path: page for path, page in pages.items() if path.parent.name == "reference"}
     names = sorted(f"lrvb.{name}" for name in lrvb.__all__)

@@ -16,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"(^```.*?^```\s*$)", re.MULTILINE | re.DOTALL)
+INFO = re.compile(r"\A(```\w+) .*")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)(?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 TABLE_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>(?:(?!<td|</table).)*</td>)", re.DOTALL)
 SEAM = re.compile(r"(?<=[a-z])([._:]+)(?=[A-Za-z])")
@@ -38,7 +39,7 @@ def linked(markdown: str, path: str) -> set[str]:
 
 
 def relinked(markdown: str, path: str) -> str:
-    """A page with its links leading to where their targets are on the site."""
+    """A page as the site takes it: links lead to where their targets are, a fence has one word."""
     here, start = posixpath.dirname(path), posixpath.dirname(uri(path)) or "."
 
     def lead(match: re.Match[str]) -> str:
@@ -47,6 +48,7 @@ def relinked(markdown: str, path: str) -> str:
 
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lead, prose) for prose in parts[::2]]
+    parts[1::2] = [INFO.sub(r"\1", block) for block in parts[1::2]]
     return "".join(parts)
 
 

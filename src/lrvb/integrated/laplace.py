@@ -6,12 +6,15 @@ import numpy as np
 
 from .chain import Chain
 from .inside import Summed
-from .mode import Mode
+from .mode import Mode, NoMode
+
+Derived = tuple[float, np.ndarray, np.ndarray]
 
 _CLOSE = 1e-4
 _MOST = 50
 _SMALL = 1e-2  # a gain that what sums over few nodes are off by may hide
 _FLAT = 1e-6
+_LEAST = 1e-6  # of a step, of which less leads nowhere
 
 
 def conditional_mode(
@@ -19,26 +22,39 @@ def conditional_mode(
 ) -> Mode:
     """β's mode given u, from a start, with the Hessian there: Newton's method, halved where it falls.
 
-    close is the squared length in sds of the step that is the last.
+    close is the squared length in sds of the step that is the last. `NoMode` where there are no derivatives.
     """
     p = inside.p
     derivatives = inside.of_beta if isinstance(inside, Chain) else inside.derivatives
-    value, gradient, H = derivatives(np.r_[beta, u])
+    found = derivatives(np.r_[beta, u])
     for _ in range(_MOST):
+        value, gradient, H = _required(found, beta)
         step = np.linalg.solve(curved(-H[:p, :p]), gradient[:p])
         gain = float(gradient[:p] @ step)
         if gain < close:
             break
-        fraction = 1.0
-        while True:
-            new = derivatives(np.r_[beta + fraction * step, u])
+        fraction, found = 1.0, derivatives(np.r_[beta + step, u])
+        while fraction > _LEAST:
             small = gain < _SMALL or fraction < 1e-3
-            if (new[0] > value or small) and all(np.isfinite(part).all() for part in new):
+            if (found[0] > value or small) and _is_finite(found):
                 break
             fraction /= 2
+            found = derivatives(np.r_[beta + fraction * step, u])
         beta = beta + fraction * step
-        value, gradient, H = new
+    else:
+        value, _, H = _required(found, beta)
     return Mode(beta + step, value + gain / 2, -curved(-H[:p, :p]))
+
+
+def _is_finite(found: Derived) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in found)
+
+
+def _required(found: Derived, beta: np.ndarray) -> Derived:
+    """Value, gradient and Hessian at β, which are numbers."""
+    if not _is_finite(found):
+        raise NoMode("The log density of the fixed effects has no derivatives.", point=beta)
+    return found
 
 
 def curved(H: np.ndarray) -> np.ndarray:

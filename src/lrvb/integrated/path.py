@@ -14,7 +14,7 @@ import numpy as np
 from .coordinates import Bend
 from .inside import Summed
 from .laplace import conditional_mode
-from .mode import Mode
+from .mode import Mode, NoMode
 from .spline import Spline
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
@@ -129,7 +129,12 @@ class Path:
             move = np.zeros(k)
             move[axis] = _KNOTS[i] * self.width[axis]
             nearer = found[i - 1 if i > middle else i + 1]
-            found[i] = self._conditional(move, nearer[: self.p] * self._sizes(move))
+            try:
+                found[i] = self._conditional(move, nearer[: self.p] * self._sizes(move))
+            except (
+                NoMode
+            ):  # beyond double precision: the path goes on as it was, and weights are exact
+                found[i] = nearer
         values = np.array([found[i] for i in range(len(_KNOTS))])
         return Spline(_KNOTS, values - self.base)
 

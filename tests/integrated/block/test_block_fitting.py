@@ -10,7 +10,7 @@ from small_blocks import crossed, dense
 from lrvb.integrated.block import precision
 from lrvb.integrated.block.averages import average, nodes
 from lrvb.integrated.block.fitting import Start, cold_start, fit
-from lrvb.integrated.block.layout import Layout
+from lrvb.integrated.block.layout import PARTS, Layout
 from lrvb.integrated.block.precision import Precision
 
 U = np.array([-0.5, -0.9, 0.3, -0.8])
@@ -45,7 +45,10 @@ def test_the_precision_is_that_of_dense_matrices(layout, monkeypatch, largest):
     assert_allclose(found, S @ right, rtol=1e-5, atol=1e-6)
     rough = 1e-9 if largest else 0.2
     v = np.einsum("ni,ij,nj->n", C, S, C)
-    assert_allclose(Q.logdet(), np.linalg.slogdet(D)[1], rtol=1e-9 if largest else 1e-2)
+    logdet, exact = Q.logdet(), np.linalg.slogdet(D)[1]
+    assert_allclose(logdet[0], exact, rtol=1e-9 if largest else 0.1)
+    assert abs(logdet.mean() - exact) <= 1e-9 * abs(exact) + 4 * logdet.std() / np.sqrt(PARTS)
+    assert (logdet.std() > 0) == (largest == 0)
     assert_allclose(Q.row_variances(), v, rtol=rough)
     at = layout.p
     for f, factor in enumerate(layout.factors):

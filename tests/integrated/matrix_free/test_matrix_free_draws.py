@@ -14,6 +14,7 @@ from lrvb.integrated.matrix_free import integration
 from lrvb.integrated.matrix_free.integration import integrate_matrix_free
 from lrvb.integrated.matrix_free.model import MatrixFree
 from lrvb.integrated.regression import Regression
+from lrvb.integrated.terms import Term
 
 
 def agree(free, dense, near=0.03):
@@ -97,6 +98,18 @@ def test_a_small_factor_beside_and_an_sd_of_zero():
     assert len(free.small) == 1
     assert free.exact
     agree(free, Gaussian(rows, terms, RESIDUAL))
+
+
+def test_few_levels_of_many_effects_are_columns():
+    """Five levels with nine effects each, but not thirty with two."""
+    rng = np.random.default_rng(0)
+    rows, (first, *_) = rows_and_terms("crossed", 3)
+    N = len(rows.X)
+    for K, q, small in ((5, 9, True), (30, 2, False), (10, 4, True), (11, 4, False)):
+        codes, R = rng.integers(K, size=N), rng.normal(size=(q, N, 1))
+        beside = [Term(codes, column, K, (RESIDUAL,)) for column in R]
+        made = MatrixFree(rows, [first, *beside], RESIDUAL)
+        assert [factor.levels for factor in made.small] == ([K] if small else [])
 
 
 @pytest.mark.parametrize("kind", ["crossed", "slope beside"])

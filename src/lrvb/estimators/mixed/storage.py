@@ -29,7 +29,7 @@ from .integral.certificate import MixedCertificate, variational_certificate
 DRAWS, MOST = 2000, 2**25  # draws that a file has, and numbers of all levels that it may have
 SCALARS = (
     *("method", "exact", "reason", "k_hat", "ess", "drawn", "log_evidence", "log_evidence_error"),
-    *("node_error", "refused", "probes", "unknown", "levels_error"),
+    *("node_error", "refused", "probes", "unknown", "levels_error", "joint"),
 )
 
 

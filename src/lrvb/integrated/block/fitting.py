@@ -39,12 +39,16 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Gaussian):
-    """q at u, and the bound with log p(u); gradient (k,) is the bound's in u; sweeps is how many it took."""
+    """q at u, and the bound with log p(u); gradient (k,) is the bound's in u; sweeps is how many it took.
+
+    noise (P,) is what each probe alone would add to the bound, where its log determinant has probes.
+    """
 
     u: np.ndarray
     bound: float
     gradient: np.ndarray
     sweeps: int
+    noise: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +154,8 @@ def _finished(
     for levels, Lambda in zip(z, precisions, strict=True):
         value += len(levels) * np.linalg.slogdet(Lambda)[1] / 2
         value -= float(((levels @ Lambda) * levels).sum()) / 2
-    value += float(Q.w @ v) / 2 - Q.logdet() / 2
+    logdets = Q.logdet()
+    value += float(Q.w @ v) / 2 - logdets.mean() / 2
     squares = [levels.T @ levels + C.sum(0) for levels, C in zip(z, spread, strict=True)]
     value += float(layout.log_prior(u[None])[0])
     return Fitted(
@@ -166,6 +171,7 @@ def _finished(
         value,
         _gradient(layout, u, squares, eta, v),
         sweeps,
+        np.zeros_like(logdets) if Q.exact else (logdets.mean() - logdets) / 2,
     )
 
 

@@ -14,8 +14,9 @@ from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..origins import overlooked
 from ..proposals import SplitT, degrees
-from ..wanting import in_sds, in_variances
+from ..wanting import MEAN_ERROR, in_sds, in_variances
 from .fitting import cold_start
+from .joint import Joint, joint
 from .model import MOST_TILTS, Block
 from .points import Fits, Point, respond
 from .polynomial import Frame
@@ -32,7 +33,11 @@ LONG, FAR = (
 )  # length of a bent axis whose tails are not those of its middle; where those are seen
 OFF = 0.04  # sd of what the polynomial is off by over the posterior
 KNOWN = 0.2  # the same, below which its draws tell where the posterior is, and how wide
-ROUNDS = 8
+ROUNDS, MORE_ROUNDS = (
+    8,
+    16,
+)  # of checks, and where points have joint draws, which only small models have
+EFFICIENT = 0.3  # of joint draws at the center, the share that must count
 FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
@@ -55,8 +60,55 @@ def integrate_block(
             for side in (distance, -distance):
                 points += _computed(fits, frame.outward(side * np.eye(k)[[j]]))
     budget = budget or enough(k, inside.fewest)
+    frame, points, weighted, off = _learnt(inside, fits, frame, points, budget, seed, progress)
+    if inside.layout.complete and _shift(inside, weighted) > MEAN_ERROR / 2:
+        fits.joint = _drawn_jointly(inside, fits)
+        if fits.joint is not None:
+            inside.joint = len(fits.joint.e)
+            points = _weighed(fits, points)
+            frame, points, weighted, off = _learnt(
+                inside, fits, frame, points, budget, seed, progress
+            )
+    seen = frame.outward(weighted.x)[weighted.heavy()]
+    inside.overlooked = overlooked(inside.terms, seen, kinds, lambda u: _heights(fits, u))
+    if 0 < p <= MOST_TILTS:
+        _respond(inside, fits)
+    inside.settle(fits)
+    return _joined(inside, weighted, off, seed)
+
+
+def _shift(inside: Block, weighted: Weighted) -> float:
+    """How far what no level has alone moves means of u, in sds."""
+    w = weighted.weights
+    u = inside.frame.outward(weighted.x)
+    rest = inside.polynomial.rest(u)
+    away = u - w @ u
+    return float((np.abs(away.T @ (w * (rest - w @ rest))) / np.sqrt(w @ away**2)).max())
+
+
+def _drawn_jointly(inside: Block, fits: Fits) -> Joint | None:
+    """Joint draws where there can be and enough of them count at the center."""
+    made = joint(inside.layout)
+    if made is None:
+        return None
+    center = fits.fit(inside.points[inside.nearest_to_center()].u)
+    return made if made(center).efficiency > EFFICIENT else None
+
+
+def _learnt(
+    inside: Block,
+    fits: Fits,
+    frame: Frame,
+    points: list[Point],
+    budget: Budget,
+    seed: int,
+    progress: Progress | None,
+) -> tuple[Frame, list[Point], Weighted, float]:
+    """Draws by a polynomial through points, and more of them until it is close; what it is off by."""
+    kinds, u = inside.kinds[inside.p :], points[0].u
+    k = len(u)
     off, log = np.inf, np.array(kinds) == "log"
-    for round_ in range(ROUNDS):
+    for round_ in range(ROUNDS if fits.joint is None else MORE_ROUNDS):
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
         w = weighted.weights
@@ -91,12 +143,7 @@ def integrate_block(
     else:
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
-    seen = frame.outward(weighted.x)[weighted.heavy()]
-    inside.overlooked = overlooked(inside.terms, seen, kinds, lambda u: _heights(fits, u))
-    if 0 < p <= MOST_TILTS:
-        _respond(inside, fits)
-    inside.settle(fits)
-    return _joined(inside, weighted, off, seed)
+    return frame, points, weighted, off
 
 
 def _off(inside: Block, new: list[Point]) -> float:
@@ -122,6 +169,17 @@ def _computed(fits: Fits, u: np.ndarray) -> list[Point]:
     for place in u:
         try:
             found.append(fits.at(place))
+        except NoMode:
+            continue
+    return found
+
+
+def _weighed(fits: Fits, points: list[Point]) -> list[Point]:
+    """The points with the evidence of joint draws, but for those where there are none: tails again."""
+    found = []
+    for point in points:
+        try:
+            found.append(fits.weighed(point, fits.fit(point.u)))
         except NoMode:
             continue
     return found
@@ -229,8 +287,9 @@ def _joined(inside: Block, weighted: Weighted, off: float, seed: int) -> Integra
     few = int(np.clip(KEPT // len(inside.points[0].mean), 64, 1024))
     sample = theta[resampled(weighted.weights, few, seed)]
     _, first, second = inside.evaluate(sample)
-    rest, noise = inside.polynomial.rest(u), None
-    if not inside.layout.complete:
-        noise = inside.between(u) @ np.array([point.noise for point in inside.points])
+    rest, noise = None if inside.joint else inside.polynomial.rest(u), None
+    parts = np.array([point.noise + point.probed for point in inside.points])
+    if parts.any():
+        noise = inside.between(u) @ parts
         noise += (theta[:, :p] - b) @ inside.tilts
     return Integral(theta, weighted, off, inside, first, second, sample, noise, rest)

@@ -14,6 +14,7 @@ from ..regression import Regression
 from ..terms import Spread, Term, split_by_size
 
 MANY, FEWEST = 40_000, 400  # rows, and levels, of which sums are made for all
+PARTS = 16  # of the levels that stand for all, and probes: what differs between them tells what that is worth
 
 
 class Layout:

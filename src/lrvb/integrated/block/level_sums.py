@@ -18,12 +18,11 @@ from scipy.special import logsumexp, ndtri
 from ...numerics.sobol import sobol
 from .averages import nodes
 from .fitting import Gaussian
-from .layout import Layout
+from .layout import PARTS, Layout
 
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
 REACH_TWO, STEP_TWO = 6.0, 1.0  # and with two
 DRAWS = 256  # with more
-PARTS = 16  # of the levels that stand for all, whose differences tell what that is worth
 
 
 class Gap(NamedTuple):
@@ -71,7 +70,7 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         a = np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
         square = (a**2).sum(1)
         left = np.sqrt(np.maximum(fitted.v[at] - square, 0.0))
-        T, log_w = _level_nodes(factor.q)
+        T, log_w = level_nodes(factor.q)
         table = np.empty((factor.levels, len(T)))
         cells = layout.cells[at]
         for j, t in enumerate(T):
@@ -171,7 +170,7 @@ def _rest_of_log_p(
 
 
 @cache
-def _level_nodes(q: int) -> tuple[np.ndarray, np.ndarray]:
+def level_nodes(q: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (J, q) of a standard normal and the logarithms of their weights."""
     if q > 2:
         T = ndtri(np.clip(sobol(DRAWS, q, 0), 1e-9, 1 - 1e-9))

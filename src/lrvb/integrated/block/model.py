@@ -8,13 +8,13 @@ import numpy as np
 
 from ..coordinates import Kind
 from ..inside import Drawn, Effects, Evaluated, Lines
+from ..matrix_free.conjugate import given_up
 from ..matrix_free.draws import draw, normals
 from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import Term
 from .averages import nodes
-from .layout import Layout
-from .level_sums import PARTS
+from .layout import PARTS, Layout
 from .points import Fits, Point
 from .polynomial import Between, Frame, Polynomial
 from .precision import Precision
@@ -28,10 +28,12 @@ class Block:
 
     `learn` gives it the points; shift (p,) is what β's mean has beyond q's, in sds, and stretch (p, p) takes
     a Cholesky factor of q's covariance to that of linear response. tilts (p, P) are of β, by what parts of
-    the levels alone would add to its mean. overlooked tells of a part of the posterior far from all points.
+    the levels alone would add to its mean. overlooked tells of a part of the posterior far from all points,
+    joint counts the draws of coefficients behind the evidence at each point.
     """
 
     overlooked = False
+    joint = 0
 
     def __init__(self, rows: Regression, terms: Sequence[Term], why: str = ""):
         self.layout = Layout(rows, terms)
@@ -65,7 +67,7 @@ class Block:
             return OVERLOOKED
         if self.p > MOST_TILTS:
             return f"more than {MOST_TILTS} fixed effects have the block's own means and sds"
-        return ""
+        return given_up(max((point.unsolved for point in self.points), default=0.0))
 
     @property
     def levels_error(self) -> float:

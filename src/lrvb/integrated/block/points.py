@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..mode import NoMode
 from .fitting import Fitted, Start, fit
+from .joint import Joint
 from .layout import Layout
 from .level_sums import Gap, Pattern, gap
 
@@ -18,11 +19,13 @@ APART = 0.5  # sds by which β's mean is moved to see what follows it
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """At u: the bound, its gradient, and what levels' sums (`own`) and the rest add to it.
+    """At u: the bound, its gradient, and what levels' sums (own), the rest and joint draws (more) add.
 
-    noise (P,) is what parts of the levels alone would add to it, where some stand for all. beta and C are
-    β's. Of all levels' coefficients, factor by factor: mean and variance (M,) given β = beta, third (M,)
-    central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each factor.
+    noise (P,) is what parts of the levels alone would add to it, where some stand for all, probed (P,) what
+    probes, or parts of the joint draws, would; unsolved is the share of a right side at which conjugate
+    gradients gave up. beta and C are β's. Of all levels' coefficients, factor by factor: mean and variance
+    (M,) given β = beta, third (M,) central moments, U (M, p) what β takes off; squares Σ_k E zzᵀ of each
+    factor.
     """
 
     u: np.ndarray
@@ -30,7 +33,10 @@ class Point:
     gradient: np.ndarray
     own: float
     rest: float
+    more: float
     noise: np.ndarray
+    probed: np.ndarray
+    unsolved: float
     beta: np.ndarray
     C: np.ndarray
     mean: np.ndarray = field(repr=False)
@@ -42,16 +48,20 @@ class Point:
     @property
     def value(self) -> float:
         """log p(y, u)."""
-        return self.bound + self.own + self.rest
+        return self.bound + self.own + self.rest + self.more
 
 
 class Fits:
-    """Fits at one u after another, each from where the nearest before it ended."""
+    """Fits at one u after another, each from where the nearest before it ended.
+
+    Where there are `joint` draws the evidence is theirs.
+    """
 
     def __init__(self, layout: Layout, start: Start):
         self.layout = layout
         self.pattern: Pattern | None = None
         self.most = np.inf
+        self.joint: Joint | None = None
         self.starts: list[tuple[np.ndarray, Start]] = [(np.full(0, np.nan), start)]
 
     def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
@@ -77,7 +87,19 @@ class Fits:
         found = self.gap(fitted)
         if not np.isfinite(self.most):
             self.most = CREDIBLE[0] + CREDIBLE[1] * found.rest
-        return made(fitted, found._replace(rest=min(found.rest, self.most)))
+        point = made(fitted, found._replace(rest=min(found.rest, self.most)))
+        return point if self.joint is None else self.weighed(point, fitted)
+
+    def weighed(self, point: Point, fitted: Fitted) -> Point:
+        """A point whose evidence is that of joint draws."""
+        assert self.joint is not None
+        try:
+            drawn = self.joint(fitted)
+        except np.linalg.LinAlgError as error:
+            raise NoMode(f"No joint draws at {point.u}: {error}.", point=point.u) from error
+        if not np.isfinite(drawn.value):
+            raise NoMode(f"No joint draw has a density at {point.u}.", point=point.u)
+        return replace(point, more=point.more + drawn.value - point.value, probed=drawn.noise)
 
     def gap(self, fitted: Fitted) -> Gap:
         """Levels' sums; of many rows, of all levels the first time only."""
@@ -104,7 +126,10 @@ def made(fitted: Fitted, found: Gap) -> Point:
         fitted.gradient,
         found.own,
         found.rest,
+        0.0,
         found.noise,
+        fitted.noise,
+        Q.schur.unsolved,
         fitted.beta,
         Q.C,
         np.concatenate([(a + b).ravel() for a, b in zip(fitted.z, found.moved, strict=True)]),

@@ -69,7 +69,7 @@ class Polynomial:
         F = [_features(e, self.monomials), *(_slopes(e, self.monomials, j) for j in range(k))]
         parts = [bound - self.top, *slopes.T]
         H = _features(e, self.few)
-        added = np.array([[point.own + point.rest, point.rest] for point in points])
+        added = np.array([[point.value - point.bound, point.rest] for point in points])
         counts = height
         for _ in range(REWEIGHTED):
             # where the density is, and where the polynomial would have it

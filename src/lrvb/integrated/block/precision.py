@@ -15,9 +15,8 @@ from ..matrix_free.direct import Direct, is_small
 from ..matrix_free.draws import signs
 from ..matrix_free.schur import Schur
 from ..matrix_free.sums import sum_rows
-from .layout import Layout
+from .layout import PARTS, Layout
 
-PROBES = 16
 LARGEST, PAIRS = 1500, 3e7  # coefficients, and products, up to which S is a dense matrix
 
 
@@ -72,14 +71,14 @@ class Precision:
         size = self.layout.sizes[0]
         return np.concatenate(self.schur.coefficients(b[:size], b[size:]))
 
-    def logdet(self) -> float:
-        """log |Q|, by fixed probes where it is not exact."""
+    def logdet(self) -> np.ndarray:
+        """log |Q| by each of fixed probes, (PARTS,); all the same where it is exact."""
         own = float(np.linalg.slogdet(self.S)[1])
         if isinstance(self.schur, Direct):
-            return own + self.schur.logdet_first() + self.schur.logdet_rest()
-        Z = signs(np.random.default_rng(0), (1 if self.sums.nested else PROBES, self.sums.r))
+            return np.full(PARTS, own + self.schur.logdet_first() + self.schur.logdet_rest())
+        Z = signs(np.random.default_rng(0), (1 if self.sums.nested else PARTS, self.sums.r))
         probed = self.schur.probed(np.ascontiguousarray(Z.T))
-        return own + self.schur.logdet_blocks() + float(probed.logdet.mean())
+        return np.full(PARTS, own + self.schur.logdet_blocks()) + probed.logdet
 
     @cached_property
     def covariances(self) -> Covariances:

@@ -16,19 +16,24 @@ THREADED = 2**20  # nonzeros from which on threads are worth their start
 
 
 class Solved(NamedTuple):
-    """Solutions (r, P), and the coefficients α, β of every iteration (k, P)."""
+    """Solutions (r, P), the coefficients α, β of every iteration (k, P), and what is left unsolved.
+
+    `unsolved` is the largest residual as a share of its right side where one is above the tolerance, else 0.
+    """
 
     x: np.ndarray
     alpha: np.ndarray
     beta: np.ndarray
+    unsolved: float
 
 
 def solve(operator: Callable[[np.ndarray], np.ndarray], Z: np.ndarray, tolerance: float) -> Solved:
-    """operator(x) = Z column by column, until every residual is `tolerance` of its right side."""
+    """operator(x) = Z column by column, until every residual is `tolerance` of its right side, or `MOST`."""
     x, residual = np.zeros_like(Z), Z.copy()
     direction = residual.copy()
     square = np.einsum("ij,ij->j", residual, residual)
-    goal = tolerance**2 * square
+    whole = square
+    goal = tolerance**2 * whole
     alphas, betas = [], []
     for _ in range(MOST):
         moved = operator(direction)
@@ -43,10 +48,21 @@ def solve(operator: Callable[[np.ndarray], np.ndarray], Z: np.ndarray, tolerance
         alphas.append(alpha)
         betas.append(beta)
         if (square <= goal).all():
+            unsolved = 0.0
             break
         direction *= beta
         direction += residual
-    return Solved(x, np.array(alphas), np.array(betas))
+    else:
+        wanting = ~(square <= goal)
+        unsolved = float(np.sqrt((square[wanting] / whole[wanting]).max()))
+    return Solved(x, np.array(alphas), np.array(betas), unsolved)
+
+
+def given_up(unsolved: float) -> str:
+    """A clause for verdicts where residuals are such a share of their right sides; none for 0."""
+    if not unsolved:
+        return ""
+    return f"conjugate gradients ended after {MOST} iterations, {unsolved:.0e} of a right side unsolved"
 
 
 def log_form(solved: Solved) -> tuple[np.ndarray, np.ndarray]:

@@ -17,8 +17,9 @@ from .sums import Sums
 
 DENSE = 600  # coefficients up to which S is a dense matrix
 SPARSE = 20_000  # coefficients up to which a sparse factor is tried
+THIN = 500_000  # and up to which one that hardly fills up is, as of levels in chains or trees
 ENTRIES = 50  # of a row of S, up to which it is
-WORK = 3e7  # products that a sparse factor may cost
+WORK = 3e7  # products that a sparse factor may cost, and of more coefficients `ENTRIES` each
 PAIRS = 3e6  # products that forming S may cost
 
 
@@ -32,10 +33,11 @@ def is_small(sums: Sums, dense: int = DENSE, most: float = PAIRS) -> bool:
     pairs = float((np.diff(sums.B.indptr).astype(float) ** 2).sum())
     if pairs > most:
         return False
-    if sums.r <= dense or sums.r > SPARSE:
+    if sums.r <= dense or sums.r > THIN:
         return sums.r <= dense
     pattern = (sums.Bt @ sums.B).tocsr()
-    return pattern.nnz <= ENTRIES * sums.r and stays_sparse(pattern)
+    work = WORK if sums.r <= SPARSE else min(WORK, ENTRIES * sums.r)
+    return pattern.nnz <= ENTRIES * sums.r and stays_sparse(pattern, work)
 
 
 def stays_sparse(pattern: Any, most: float = WORK) -> bool:

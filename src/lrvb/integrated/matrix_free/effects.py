@@ -57,10 +57,12 @@ class Levels(ABC):
         U: list[list[np.ndarray]] = [[] for _ in factors]
         own: list[list[np.ndarray]] = [[] for _ in factors]
         self._schurs: list[Schur] = []
+        self._unsolved = 0.0
         sds: list[list[np.ndarray]] = []
         for j, z in enumerate(zeta):
             schur = evidence.schur(z)
             first, rest = evidence.coefficients(schur)
+            self._unsolved = max(self._unsolved, schur.unsolved)
             parts = [first, *(rest[place] for place in self.sums.places)]
             blocks = [schur.E, *(inverse(K) for K in schur.K)]
             for f in range(len(factors)):
@@ -117,6 +119,11 @@ class Levels(ABC):
             return H, np.stack([found.rows(levels, R) for found in self.covariances], axis=1)
         ratio = np.divide(own, own[:, :1], out=np.ones_like(own), where=own[:, :1] > 0)
         return H, self.covariances[0].rows(levels, R)[:, None] * ratio
+
+    @property
+    def unsolved(self) -> float:
+        """As a point's, of means and draws so far."""
+        return max(self._unsolved, *(schur.unsolved for schur in self._schurs))
 
     def blocks(self, f: int, j: int) -> np.ndarray:
         """Q⁻¹ of a factor's levels at a point, (K, q, q).

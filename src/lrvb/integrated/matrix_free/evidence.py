@@ -27,7 +27,8 @@ WIDE = 1e-3  # of differences of an exact log determinant in ζ
 class Point(NamedTuple):
     """h and M (p + 1, p + 1) at ζ (D,), with derivatives (D,) and (D, p + 1, p + 1).
 
-    noise (P,) and noise_slope (P, D) are what each probe's h and its derivative have beyond the mean.
+    noise (P,) and noise_slope (P, D) are what each probe's h and its derivative have beyond the mean;
+    unsolved is the residual, as a share, at which conjugate gradients gave up, 0 where none did.
     """
 
     zeta: np.ndarray
@@ -38,6 +39,7 @@ class Point(NamedTuple):
     noise: np.ndarray
     noise_slope: np.ndarray
     iterations: int
+    unsolved: float
 
 
 class Evidence:
@@ -102,7 +104,7 @@ class Evidence:
                 else dlogdet + _traced(dLambda, [block.sum(0) for block in Dense(schur).blocks()])
             )
             none = np.zeros((1, len(zeta)))
-            return Point(zeta, h, M, h_slope, M_slope, np.zeros(1), none, 1)
+            return Point(zeta, h, M, h_slope, M_slope, np.zeros(1), none, 1, 0.0)
         probed = schur.probed(self.Z)
         each = schur.logdet_blocks() + self._prior_logdet(zeta) + probed.logdet
         slope = np.stack(
@@ -116,9 +118,9 @@ class Evidence:
             axis=1,
         )
         mean, mean_slope = float(each.mean()), slope.mean(0)
-        return Point(
-            zeta, mean, M, mean_slope, M_slope, each - mean, slope - mean_slope, schur.iterations
-        )
+        noise, noise_slope = each - mean, slope - mean_slope
+        counts = schur.iterations, schur.unsolved
+        return Point(zeta, mean, M, mean_slope, M_slope, noise, noise_slope, *counts)
 
     def _right(self) -> tuple[np.ndarray, np.ndarray]:
         t = [by.reshape(-1, by.shape[2]) for by in self.sums.t]

@@ -13,8 +13,10 @@ import numpy as np
 
 from ..inside import Drawn, Lines
 from ..normal import Moments, Normal
+from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import SdPrior, Term
+from .conjugate import given_up
 from .draws import draw, normals
 from .effects import Given, Levels, Nearest, Smooth, Summed
 from .evidence import Evidence, Point
@@ -25,6 +27,7 @@ from .surrogate import Surrogate, Values
 
 PROBES = 16
 FEW = 40  # coefficients of a factor up to which they are columns
+WIDE = 10, 120  # and levels up to which more of them are: an sd of few levels is no polynomial's
 _FAR = 60.0
 _CELLS = 2**22
 _KEPT, _NODES = 2**27, 64  # numbers that draws' levels may take, and draws
@@ -42,12 +45,14 @@ class MatrixFree(Normal):
     """y = Xβ + Σ_t R_t z_t + ε; evidence by conjugate gradients and probes.
 
     `domain` and `surrogate` are made by `prepare`, `draws` are some of θ's in random order, `noise` tells
-    what the probes leave uncertain, `overlooked` of a part of the posterior far from all points.
+    what the probes leave uncertain, `overlooked` of a part of the posterior far from all points, `unsolved`
+    at what share of a right side conjugate gradients gave up at points that count.
     """
 
     domain: Domain
     surrogate: Surrogate
     overlooked = False
+    unsolved = 0.0
 
     def __init__(
         self,
@@ -61,11 +66,9 @@ class MatrixFree(Normal):
         super().__init__(rows, terms, residual)
         factors = factors_of(terms)
         self.factors: list[Factor] = [
-            f for i, f in enumerate(factors) if i == 0 or f.levels * f.q > FEW
+            f for i, f in enumerate(factors) if i == 0 or not _is_small(f)
         ]
-        self.small: list[Factor] = [
-            f for i, f in enumerate(factors) if i > 0 and f.levels * f.q <= FEW
-        ]
+        self.small: list[Factor] = [f for i, f in enumerate(factors) if i > 0 and _is_small(f)]
         if sums is None:
             y = rows.columns[0] - rows.offset - rows.X @ rows.mean
             sums = sum_rows(self.factors, rows.X, y, self.small, rows.n)
@@ -265,6 +268,12 @@ class MatrixFree(Normal):
         return self._levels
 
     @property
+    def unknown(self) -> str:
+        """What it leaves that no error counts, as a clause; none where all is counted."""
+        of_levels = 0.0 if self._levels is None else self._levels.unsolved
+        return OVERLOOKED if self.overlooked else given_up(max(self.unsolved, of_levels))
+
+    @property
     def levels_error(self) -> float:
         """What levels' sds are off by, as a share: of those that draws give."""
         return self.levels.covariances[0].error
@@ -287,6 +296,13 @@ class MatrixFree(Normal):
         zeta = np.concatenate([places[t] for t in big])
         omega = np.setdiff1d(np.arange(len(self.kinds)), zeta)
         return Split(zeta, omega, np.array(self.kinds)[zeta] == "log")
+
+
+def _is_small(factor: Factor) -> bool:
+    """Whether a factor's levels are columns beside X."""
+    levels, most = WIDE
+    size = factor.levels * factor.q
+    return size <= FEW or (factor.levels <= levels and size <= most)
 
 
 def _joined(factor: Factor, codes: Sequence[np.ndarray], R: Sequence[np.ndarray]) -> np.ndarray:

@@ -217,6 +217,7 @@ def _join(model: MatrixFree, shares: Shares) -> None:
     height = np.array([model.heights[k] for k in near])
     weights = 1 / (1 + (height.max() - height) / 4)
     points = [model.points[k] for k in near]
+    model.unsolved = max(point.unsolved for point in points)
     model.surrogate = Surrogate(shares, points, model.domain.center, weights)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .conjugate import in_columns, log_form, solve
+from .conjugate import Solved, in_columns, log_form, solve
 from .sums import Sums
 
 EXACTLY, ROUGHLY = 1e-7, 1e-3  # residuals of what is reported, and of what is averaged
@@ -30,7 +30,7 @@ class Schur:
             self.own.append(own)
             self.K.append(K)
             self.root.append(inverse(np.linalg.cholesky(K), symmetric=False))
-        self.iterations = 0
+        self.iterations, self.unsolved = 0, 0.0
 
     def through_first(self, f: int) -> np.ndarray:
         """Blocks of BᵀEB on the diagonal of one factor of the rest, (K, q, q)."""
@@ -77,9 +77,7 @@ class Schur:
             half[place] = multiplied(root, b[place])
 
         def part(Z: np.ndarray) -> np.ndarray:
-            found = solve(self.times, Z, tolerance)
-            self.iterations = max(self.iterations, len(found.alpha))
-            return found.x
+            return self._solved(Z, tolerance).x
 
         return self.spread(np.concatenate(in_columns(part, half, self.sums.B.nnz), axis=1))
 
@@ -106,10 +104,16 @@ class Schur:
             ),
         )
 
+    def _solved(self, Z: np.ndarray, tolerance: float) -> Solved:
+        """(I − T)⁻¹Z; `iterations` and `unsolved` have the worst of all so far."""
+        found = solve(self.times, Z, tolerance)
+        self.iterations = max(self.iterations, len(found.alpha))
+        self.unsolved = max(self.unsolved, found.unsolved)
+        return found
+
     def _probe(self, Z: np.ndarray) -> Probed:
         sums, r = self.sums, len(Z)
-        found = solve(self.times, Z, ROUGHLY)
-        self.iterations = max(self.iterations, len(found.alpha))
+        found = self._solved(Z, ROUGHLY)
         log, first = log_form(found)
         logdet = r * (log - (first - 1))
         TZ = Z - self.times(Z)

@@ -48,7 +48,8 @@ class MixedCertificate:
     `k_hat` judges the weights of `drawn` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
     for nothing. `probes` are those of log determinants, 0 where these are exact; `levels_error` is what
-    levels' sds are off by, as a share, where fixed draws give them. Errors are Monte Carlo's,
+    levels' sds are off by, as a share, where fixed draws give them; `joint` counts the weighted draws of all
+    coefficients that a block's evidence is from, if any. Errors are Monte Carlo's,
     of means in sds and of log sds. `tail` is k-hat of each quantity's squares, weighted: where it is large,
     a few draws decide its sd, and no error that was seen tells of those that were not met.
     """
@@ -66,6 +67,7 @@ class MixedCertificate:
     refused: int = 0
     probes: int = 0
     levels_error: float = 0.0
+    joint: int = 0
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
@@ -275,7 +277,10 @@ class MixedCertificate:
 
     def _of_block(self, names: list[str]) -> str:
         """What the block leaves, and what of it is too much."""
-        head = f"{self.reason}: a Gaussian block given them, its evidence mended by every level's own sum"
+        by = "mended by every level's own sum"
+        if self.joint:
+            by = f"from {self.joint} weighted draws of all coefficients at each of its points"
+        head = f"{self.reason}: a Gaussian block given them, its evidence {by}"
         if not self.exact:
             return f"{head}, which no polynomial in the hyperparameters follows well enough"
         if self.unknown:
@@ -297,11 +302,12 @@ def certify(
     why: str = "",
     unknown: str = "",
     levels_error: float = 0.0,
+    joint: int = 0,
 ) -> MixedCertificate:
     """Errors of values T (n, a) at the draws `at`, which have the variances `within` (n, a) besides.
 
     why tells of a Gaussian block what it stands in for, unknown what of its error is not counted;
-    levels_error is that of levels' sds.
+    levels_error is that of levels' sds, joint the draws at each of a block's points.
     """
     w = integral.weighted
     weights, raw = w.weights[at] / w.weights[at].sum(), w.raw[at]
@@ -337,6 +343,7 @@ def certify(
         refused=_refused(integral),
         probes=0 if integral.noise is None else integral.noise.shape[1],
         levels_error=levels_error,
+        joint=joint,
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
         tail=pd.Series(np.where(bounded, -_LIMIT, np.clip(tail, -_LIMIT, _LIMIT)), index=labels),

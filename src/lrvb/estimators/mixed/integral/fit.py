@@ -21,7 +21,6 @@ from ....integrated.matrix_free.integration import integrate_matrix_free
 from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
-from ....integrated.origins import OVERLOOKED
 from ....integrated.scattered import Scattered
 from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
@@ -121,11 +120,11 @@ def integrate_model(
     )
     spread = np.diagonal(within, axis1=1, axis2=2)
     within_sds = np.hstack([spread, np.zeros((len(T), T.shape[1] - p))])
-    why, unknown = (inside.why, inside.unknown) if isinstance(inside, Block) else ("", "")
-    if isinstance(inside, MatrixFree) and inside.overlooked:
-        unknown = OVERLOOKED
-    off = inside.levels_error if isinstance(inside, MatrixFree | Block) else 0.0
-    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off)
+    why, joint = (inside.why, inside.joint) if isinstance(inside, Block) else ("", 0)
+    off, unknown = 0.0, ""
+    if isinstance(inside, MatrixFree | Block):
+        off, unknown = inside.levels_error, inside.unknown
+    certificate = certify(integral, at, T, within_sds, found.labels, why, unknown, off, joint)
     estimate = Estimate(found.blocks, m, V, Sigma, tuple(found.labels), tuple(found.supports))
     verdicts = tuple(certificate.verdict(label) for label in found.labels)
     own = root if isinstance(inside, Normal) else root[:, :0, :0]
