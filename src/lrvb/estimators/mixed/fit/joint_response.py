@@ -110,15 +110,16 @@ def refine_joint(
     sd = np.sqrt(np.diag(response.Sigma))
     warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
     found = [second.cumulants(standard.T.T @ b, d) for b, d in zip(beta, own, strict=True)]
-    shift, first, variance = np.array(found).reshape(-1, 3).T
+    lines = AlongLines(response, gap.evidence, second.shift)
+    judged = [lines.judged(d, each) for d, each in zip(own, found, strict=True)]
+    shift, variance, off = (np.array(part) for part in zip(*judged, strict=True))
     if not (variance > 0).all():
         raise InvalidModel(
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    lines = AlongLines(response, gap.evidence, second.shift)
-    off = [lines.off(d, each) for d, each in zip(own, found, strict=True)]
-    return Refined(shift, first, variance, response.fit.elbo + second.g, np.reshape(off, (-1, 2)))
+    first = np.array([each.first for each in found])
+    return Refined(shift, first, variance, response.fit.elbo + second.g, off)
 
 
 def tilted(joint: JointResponse, gap: Gap) -> TiltedBlock:
