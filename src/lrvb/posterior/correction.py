@@ -70,7 +70,8 @@ def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
             continue
         moved, ratio = float(shift / np.sqrt(first)), float(variance / first)
         if np.isinf(apart):
-            why = f"The density has no values two sds from the mean of '{name}': it is not known"
+            why = f"The density of '{name}', or of a precision on which it depends, has no values two sds from "
+            why += "the mean: it is not known"
         elif np.isinf(wide):
             why = f"Much of the variance of '{name}' lies in a tail of its density beyond four sds, whose "
             why += "weight is not known"
@@ -83,8 +84,9 @@ def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
         else:
             if abs(apart) <= WRONG_SHIFT and 1 / WRONG_RATIO <= wide <= WRONG_RATIO:
                 continue
-            why = f"The second order of '{name}', or of its logarithm, has a mean {apart:+.2f} sds from its "
-            why += f"density's along a line, and an sd {wide:.2f} times as large: neither is to be trusted"
+            why = f"Where the density is asked along a line of the precisions, '{name}' or its logarithm has "
+            why += f"by the second order a mean {apart:+.2f} sds from there, and an sd {wide:.2f} times its: "
+            why += "not to be trusted"
         warnings.warn(
             LargeCorrection(
                 f"{why}: use posterior.certify(), or MCMC.",

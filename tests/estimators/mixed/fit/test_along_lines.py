@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import lrvb
 from lrvb.engine.second_order import Refined
-from lrvb.estimators.mixed.fit.along_lines import AlongLines
+from lrvb.estimators.mixed.fit.along_lines import GRID, POINTS, AlongLines, Integrated, Line
 from lrvb.estimators.mixed.fit.joint_response import tilted
 from lrvb.estimators.mixed.fit.tilted_block import Cumulants
 from lrvb.estimators.mixed.integral.block_gap import BlockGap
@@ -92,12 +92,41 @@ def test_a_variance_far_out_is_a_warning():
         model.posterior_.refined("log(precision[1|g])")
 
 
+def test_a_mixture_along_a_line_is_the_mixture():
+    """Var b = E Var(b | x) + Var E(b | x): with b | x ~ N(x, eˣ), x a standard normal, 1 + √e."""
+    line = object.__new__(Line)
+    line.x, line.prior = POINTS, -(GRID**2) / 2
+    given = Integrated(0 * POINTS, POINTS[:, None], np.exp(POINTS)[:, None, None])
+    line.given = given
+    whole = np.exp(-(GRID**2) / 2) / np.exp(-(GRID**2) / 2).sum()
+    inner = np.clip(GRID, -2.5, 2.5)
+    exact = whole @ (inner**2 + np.exp(inner))
+    assert abs(line.mixed(np.ones(1)) / exact - 1) < 1e-10
+    assert abs(exact / (1 + np.exp(0.5)) - 1) < 0.03
+
+
+def test_nearly_separated_effects_are_warned_of():
+    """Few zeros and ones, of which x tells most: small precisions make coefficients wide."""
+    rng = np.random.default_rng([1, 18])
+    groups, rows = int(rng.integers(4, 15)), int(rng.integers(2, 6))
+    slope = float(rng.choice([0.5, 2, 4]))
+    g, x = np.repeat(np.arange(groups), rows), rng.normal(size=groups * rows)
+    eta = slope * x + rng.uniform(0.2, 1.5) * rng.normal(size=groups)[g] + rng.choice([0, 0, 2])
+    data = pd.DataFrame({"y": 1 * (rng.random(len(x)) < 1 / (1 + np.exp(-eta))), "x": x, "g": g})
+    model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli", factorization="mean_field").fit(data)
+    with pytest.warns(lrvb.LargeCorrection, match="'x' or its logarithm"):
+        found = model.posterior_.refined("x")
+    exact = model.posterior_.certify().summary().loc["x"]
+    assert found["sd"].iloc[0] < 0.7 * exact["sd"]
+
+
 def test_a_density_that_rises_is_no_answer():
     """The second order's stands then, with a warning."""
     model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
     model.fit(simulated("poisson", 12, 4, 1.0, 4))
     lines = along(model)
-    lines.evidence = lambda points: points[:, 1] ** 2
+    none = np.zeros((len(POINTS), 0))
+    lines.evidence = lambda points: Integrated(points[:, 1] ** 2, none, none)
     found = Cumulants(0.1, 0.2, 0.3)
     assert lines.judged(np.array([0.0, 1.0]), found) == (0.1, 0.3, (np.inf, np.inf))
 
@@ -120,7 +149,7 @@ def test_a_correction_the_wrong_way_is_a_warning():
     model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli", factorization="mean_field")
     posterior = model.fit(data).posterior_
     name = "log(precision[1|g])"
-    with pytest.warns(lrvb.LargeCorrection, match="density's along a line") as caught:
+    with pytest.warns(lrvb.LargeCorrection, match="density is asked along a line") as caught:
         refined = posterior.refined(name).loc[name]
     warning = caught[0].message
     assert abs(warning.shift) < 0.5
@@ -152,11 +181,11 @@ def test_what_the_density_says_is_a_warning_beyond_what_is_wrong(off, warns):
 
 
 def test_precisions_that_are_well_known_ask_no_density(monkeypatch):
-    """Hundreds of levels: more points would say nothing. Nor of a fixed effect."""
+    """Hundreds of levels: more points would say nothing."""
     asked = []
     own = AlongLines.moments
     monkeypatch.setattr(AlongLines, "moments", lambda *a: asked.append(1) or own(*a))
-    for groups, times in ((300, 0), (12, 1)):
+    for groups, times in ((300, 0), (12, 2)):  # of the precision, and of what hangs on it
         data = simulated("poisson", groups, 4, 1.0, 4)
         model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
         model.fit(data).posterior_.refined(["Intercept", "log(precision[1|g])"])
@@ -168,5 +197,6 @@ def test_no_density_is_no_answer():
     model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
     model.fit(simulated("poisson", 12, 4, 1.0, 4))
     lines = along(model)
-    lines.evidence = lambda points: np.where(np.arange(len(points)) == 1, -np.inf, 0.0)
+    values, none = np.where(np.arange(len(POINTS)) == 1, -np.inf, 0.0), np.zeros((len(POINTS), 0))
+    lines.evidence = lambda points: Integrated(values, none, none)
     assert np.isnan(lines.moments(np.array([0.0, 1.0]))).all()

@@ -6,6 +6,8 @@ Where the posterior is nearly normal the density along the line is the quantity'
 is; of a single precision it always is. The integral of the coefficients is asked at five points, and at more
 where much of a variance lies beyond them: a cubic spline through its logarithms, straight beyond, beside
 the priors.
+
+Fixed effects are a mixture along the same lines: Var cᵀb is at least E Var(cᵀb | x) + Var E(cᵀb | x).
 """
 
 from __future__ import annotations
@@ -20,10 +22,23 @@ from scipy.interpolate import CubicSpline
 
 from ....engine.response import Response
 from ....numerics.double import in_double
+from ....posterior.correction import WRONG_RATIO
 from ....posterior.target import Target
 from .tilted_block import Cumulants
 
-Evidence = Callable[[np.ndarray], np.ndarray]
+
+class Integrated(NamedTuple):
+    """log ∫ of the coefficients at points (S,), and the fixed effects' Gaussians there: (S, p), (S, p, p).
+
+    −∞ and NaN where there is no integral.
+    """
+
+    values: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+Evidence = Callable[[np.ndarray], Integrated]
 
 POINTS = np.linspace(-2.5, 2.5, 5)
 FARTHER = 1.4  # times as far is the next point
@@ -55,7 +70,7 @@ class Line:
     def __init__(self, start: np.ndarray, a: np.ndarray, priors: Target, evidence: Evidence):
         self.a = a
         self._evidence = lambda x: evidence(priors.statistics(start + x[:, None] * a))
-        self.x, self.values = POINTS, self._evidence(POINTS)
+        self.x, self.given = POINTS, self._evidence(POINTS)
         u = start + GRID[:, None] * a
         with np.errstate(over="ignore", invalid="ignore"):
             self.T, self.prior = priors.statistics(u), priors(u)
@@ -63,11 +78,11 @@ class Line:
     @property
     def known(self) -> bool:
         """Whether the density has values."""
-        return bool(np.isfinite(self.values).all())
+        return bool(np.isfinite(self.given.values).all())
 
     def shares(self) -> np.ndarray:
         """Of the density, at GRID; NaN where it rises at an end."""
-        spline = CubicSpline(self.x, self.values)
+        spline = CubicSpline(self.x, self.given.values)
         inner = np.clip(GRID, self.x[0], self.x[-1])
         log_p = self.prior + spline(inner) + spline(inner, 1) * (GRID - inner)
         if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
@@ -84,13 +99,22 @@ class Line:
         x = np.array([self.x[end] * FARTHER])
         if abs(x[0]) > FARTHEST:
             return False
-        value = self._evidence(x)
+        found = self._evidence(x)
+        value, last = found.values[0], self.given.values[end]
         prior = np.interp([x[0], self.x[end]], GRID, self.prior)
-        if not np.isfinite(value[0]) or value[0] + prior[0] > self.values[end] + prior[1]:
+        if not np.isfinite(value) or value + prior[0] > last + prior[1]:
             return False
-        self.x = np.append(self.x, x) if up else np.append(x, self.x)
-        self.values = np.append(self.values, value) if up else np.append(value, self.values)
+        both = [(self.x, x), *zip(self.given, found, strict=True)]
+        self.x, *given = (np.concatenate(each if up else each[::-1]) for each in both)
+        self.given = Integrated(*given)
         return True
+
+    def mixed(self, c: np.ndarray) -> float:
+        """The variance of cᵀb along the line."""
+        p, inner = self.shares(), np.clip(GRID, self.x[0], self.x[-1])
+        means = CubicSpline(self.x, self.given.means @ c)(inner)
+        variances = np.exp(CubicSpline(self.x, np.log(self.given.covariances @ c @ c))(inner))
+        return float(p @ (variances + (means - p @ means) ** 2))
 
 
 class AlongLines:
@@ -138,6 +162,20 @@ class AlongLines:
         if tail > TAIL:
             off = off[0], np.inf
         return Judged(shift, sd**2, off) if scalar else Judged(found.shift, found.variance, off)
+
+    @in_double
+    def wider(self, c: np.ndarray, found: Cumulants) -> tuple[float, float]:
+        """`off` of cᵀb: where a precision that is not well known makes it wider by more than WRONG_RATIO."""
+        least = np.inf
+        for s in self.response.alpha.slices.values():
+            if s.stop - s.start != 2 or self.response.Sigma[s.stop - 1, s.stop - 1] <= KNOWN_LOG**2:
+                continue
+            d = np.zeros(len(self.response.m))
+            d[s.stop - 1] = 1.0
+            if not self.moments(d)[1] > 0:
+                return np.inf, np.inf
+            least = min(least, found.variance / self._line(d).mixed(c))
+        return (0.0, float(np.sqrt(least))) if least < WRONG_RATIO**-2 else (np.nan, np.nan)
 
     @in_double
     def moments(self, d: np.ndarray) -> tuple[float, float, float]:
