@@ -59,7 +59,7 @@ def warn_large_correction(response: Response) -> None:
 def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
     """One `LargeCorrection` where the second order moves a mean by half an sd, or a variance by half.
 
-    Or where the density itself, if it was asked, says otherwise.
+    Where the density itself was asked: where that says otherwise, or is not known itself.
     """
     unasked = np.full((len(second.shift), 2), np.nan)
     off = unasked if second.off is None else second.off
@@ -70,11 +70,11 @@ def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
             continue
         moved, ratio = float(shift / np.sqrt(first)), float(variance / first)
         if np.isinf(apart):
-            why = f"The density of '{name}', or of a precision on which it depends, has no values two sds from "
-            why += "the mean: it is not known"
+            why = f"The density of '{name}', or of a precision on which it depends, has no values two sds "
+            why += "from the mean: it is not known"
         elif np.isinf(wide):
-            why = f"Much of the variance of '{name}' lies in a tail of its density beyond four sds, whose "
-            why += "weight is not known"
+            why = f"Much of the variance of '{name}' lies in a long tail of its density, whose weight is "
+            why += "not known"
         elif np.isnan(apart):
             if abs(moved) <= LARGE_SHIFT and abs(ratio - 1) <= LARGE_CHANGE:
                 continue

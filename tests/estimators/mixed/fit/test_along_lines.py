@@ -85,7 +85,7 @@ def test_a_variance_far_out_is_a_warning():
     """Groups of zeros and ones with nearly no sd: τ's variance lies where the posterior hardly is."""
     model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli", factorization="variational")
     model.fit(simulated("bernoulli", 20, 12, 0.9, 5, 0.5))
-    with pytest.warns(lrvb.LargeCorrection, match="tail of its density"):
+    with pytest.warns(lrvb.LargeCorrection, match="long tail of its density"):
         model.posterior_.refined("precision[1|g]")
     with warnings.catch_warnings():
         warnings.simplefilter("error", lrvb.LargeCorrection)

@@ -22,7 +22,7 @@ from scipy.interpolate import CubicSpline
 
 from ....engine.response import Response
 from ....numerics.double import in_double
-from ....posterior.correction import WRONG_RATIO
+from ....posterior.correction import LARGE_CHANGE, WRONG_RATIO
 from ....posterior.target import Target
 from .tilted_block import Cumulants
 
@@ -138,7 +138,8 @@ class AlongLines:
         Of a matrix of precisions the line is one of many: its density judges, and answers nothing.
         """
         m, Sigma = self.response.m, self.response.Sigma
-        touched = [s for s in self.response.alpha.slices.values() if d[s].any()]
+        alpha = self.response.alpha.slices.values()
+        touched = [s for s in alpha if d[s].any()]
         logs = [s.stop - 1 for s in touched]
         known = max((float(np.sqrt(Sigma[at, at])) for at in logs), default=0.0)
         of_logs = np.count_nonzero(d[logs]) == np.count_nonzero(d)
@@ -159,6 +160,10 @@ class AlongLines:
         off = (found.shift - shift) / sd, width / sd
         if own != (mean, sd):
             off = float(log @ (m + self.shift) - own[0]) / own[1], 1.0
+            # with more than one precision not well known the line is one of many, and a long tail a guess
+            several = sum(Sigma[s.stop - 1, s.stop - 1] > KNOWN**2 for s in alpha) > 1
+            if several and sd**2 / found.first - 1 > LARGE_CHANGE:
+                off = off[0], np.inf
         if tail > TAIL:
             off = off[0], np.inf
         return Judged(shift, sd**2, off) if scalar else Judged(found.shift, found.variance, off)

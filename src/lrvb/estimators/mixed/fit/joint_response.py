@@ -87,8 +87,8 @@ def refine_joint(
 ) -> Refined:
     """Second-order means and variances of fixed effects and of the precisions' statistics.
 
-    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. Of precisions that are not
-    well known the density says whether the correction can be believed.
+    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. Precisions that are
+    not well known are answered by their density, which says whether the correction can be believed.
     """
     if callable(asked):
         raise InvalidModel(
