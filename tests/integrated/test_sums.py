@@ -304,6 +304,17 @@ def test_nested_grids_of_one_or_of_each_outer_node_agree():
     assert_allclose(without, single, atol=1e-4)
 
 
+@pytest.mark.parametrize("far", [5.0, 299.5, 599.5])
+def test_logs_of_odds_are_those_of_their_products(far):
+    """Σ log(1 + e^(η+t)), of products of as many as double precision holds: one at least."""
+    model = nested_model("bernoulli")[0]
+    rng = np.random.default_rng(0)
+    t = np.array([-1.0, 0.0, 1.0])
+    eta = rng.uniform(-1, 1, len(model.of)) * (far - 1)
+    exact = np.add.reduceat(np.logaddexp(0, eta[:, None] + t), model.starts, axis=0)
+    assert_allclose(model._log_odds(eta, t, far), exact, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_single_precision_of_nested_sums_is_enough(family):
     """Rounding is 1e-7 of each of nine inner sums; where it has no number, double precision is used."""

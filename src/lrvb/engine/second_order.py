@@ -32,8 +32,8 @@ from .response import Response
 class Refined:
     """Of every quantity: the shift of its mean, linear response's variance and the corrected; log Z.
 
-    Where the density itself was asked, `off` (q, 2) is how far the corrected mean is from its mean, in its
-    sds, and the ratio of the corrected sd to its sd; (0, 1) elsewhere.
+    Where the density itself was asked, `off` (q, 2) is how far the second order's mean is from its mean, in
+    its sds, and the ratio of the second order's sd to its sd: ∞ where that is not known. NaN elsewhere.
     """
 
     shift: np.ndarray

@@ -326,7 +326,7 @@ class NestedSums:
         rows = self.rows
         trials = np.ones(len(eta)) if len(rows.plain) == 1 else rows.plain[1]
         trials = trials if rows.weights is None else rows.weights * trials
-        together = int(_ROOM / (far + 1)) if np.all(trials == trials[0]) else 1
+        together = max(1, int(_ROOM / (far + 1))) if np.all(trials == trials[0]) else 1
         first = np.flatnonzero((np.arange(len(eta)) - self.starts[self.of]) % together == 0)
         logs, ends = np.empty((len(first), len(t))), np.append(first, len(eta))
         of_rows, of_nodes = np.exp(eta), np.exp(t)

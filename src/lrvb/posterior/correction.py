@@ -16,8 +16,8 @@ from ..errors import LargeCorrection
 FACTOR = 20.0  # a group of 400 rows that move together; more is rarer than a slip in a term
 LARGE_SHIFT = 0.5  # of the second order, in sds: a correction that large is no answer
 LARGE_CHANGE = 0.5  # of a variance by the second order, relative
-# of a mean, in sds, and of a log sd: what certificates count as wrong
-WRONG_SHIFT, WRONG_RATIO = 0.2, np.log(1.15)
+# of a mean, in sds, and of an sd: what certificates count as wrong
+WRONG_SHIFT, WRONG_RATIO = 0.2, 1.15
 
 
 def warn_large_correction(response: Response) -> None:
@@ -59,29 +59,34 @@ def warn_large_correction(response: Response) -> None:
 def warn_large_second_order(second: Refined, names: Iterable[Any]) -> None:
     """One `LargeCorrection` where the second order moves a mean by half an sd, or a variance by half.
 
-    Or where the density itself, if it was asked, says otherwise.
+    Where the density itself was asked: where that says otherwise, or is not known itself.
     """
-    q = len(second.shift)
-    off = np.tile((0.0, 1.0), (q, 1)) if second.off is None else second.off
+    unasked = np.full((len(second.shift), 2), np.nan)
+    off = unasked if second.off is None else second.off
     for name, shift, first, variance, (apart, wide) in zip(
         names, second.shift, second.first, second.variance, off, strict=True
     ):
         if not first > 0:
             continue
         moved, ratio = float(shift / np.sqrt(first)), float(variance / first)
-        why = f"The second order moves the mean of '{name}' by {moved:+.2f} sds and makes its variance "
-        why += f"{ratio:.2f} times linear response's. "
-        if abs(moved) > LARGE_SHIFT or abs(ratio - 1) > LARGE_CHANGE:
+        if np.isinf(apart):
+            why = f"The density of '{name}', or of a precision on which it depends, has no values two sds "
+            why += "from the mean: it is not known"
+        elif np.isinf(wide):
+            why = f"Much of the variance of '{name}' lies in a long tail of its density, whose weight is "
+            why += "not known"
+        elif np.isnan(apart):
+            if abs(moved) <= LARGE_SHIFT and abs(ratio - 1) <= LARGE_CHANGE:
+                continue
+            why = f"The second order moves the mean of '{name}' by {moved:+.2f} sds and makes its variance "
+            why += f"{ratio:.2f} times linear response's. "
             why += "A correction that large is not to be trusted itself"
-        elif not (abs(apart) <= WRONG_SHIFT and abs(np.log(wide)) <= WRONG_RATIO):
-            why += f"By the density itself, at five points, that mean is {apart:+.2f} sds off and the sd "
-            why += f"{wide:.2f} times what it should be: not to be trusted"
-            if not np.isfinite(apart):
-                why = (
-                    f"The density has no values two sds from the mean of '{name}': it is not known"
-                )
         else:
-            continue
+            if abs(apart) <= WRONG_SHIFT and 1 / WRONG_RATIO <= wide <= WRONG_RATIO:
+                continue
+            why = f"Where the density is asked along a line of the precisions, '{name}' or its logarithm has "
+            why += f"by the second order a mean {apart:+.2f} sds from there, and an sd {wide:.2f} times its: "
+            why += "not to be trusted"
         warnings.warn(
             LargeCorrection(
                 f"{why}: use posterior.certify(), or MCMC.",

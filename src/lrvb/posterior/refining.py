@@ -55,9 +55,10 @@ class Refining(Named):
         posterior is skewed; `attrs["log_evidence"]` is the evidence to the same order. In place of
         names a function of named moments may be given, as to `of`: E φ = f(m) of one or several φ. It
         costs two curvatures of all rows a quantity. A mean that moves by more than half an sd, or a
-        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer; so is a
-        precision of a mixed model that its density, asked at five points, has elsewhere. A posterior
-        that was integrated is exact already, and answers with its own numbers.
+        variance that changes by more than half, is a warning (`LargeCorrection`), not an answer. A precision
+        of a mixed model that is not well known is answered by its density, asked at a few points, with a
+        warning where the second order does not agree. A posterior that was integrated is exact already, and
+        answers with its own numbers.
         """
         check_probability("prob", prob)
         if self.weighted is not None and self._second_order is None:

@@ -1,10 +1,13 @@
-r"""Whether the second order of a precision can be believed: its density as far as it reaches.
+r"""Precisions by their density: mean and sd along a line, and whether the second order agrees.
 
 Linear response moves all unconstrained coordinates u of the precisions together with a quantity dᵀT:
 along the line u(x) = E u + a(x₀ + x), with a ∝ Cov(u, dᵀT) one sd of u and x₀ the second order's shift.
 Where the posterior is nearly normal the density along the line is the quantity's own, whatever else there
-is. It is asked at five points; its logarithm over that of a standard normal x, a polynomial through them
-and straight beyond, gives mean and sd.
+is; of a single precision it always is. The integral of the coefficients is asked at five points, and at more
+where much of a variance lies beyond them: a cubic spline through its logarithms, straight beyond, beside
+the priors.
+
+Fixed effects are a mixture along the same lines: Var cᵀb is at least E Var(cᵀb | x) + Var E(cᵀb | x).
 """
 
 from __future__ import annotations
@@ -12,20 +15,106 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 
 from ....engine.response import Response
 from ....numerics.double import in_double
+from ....posterior.correction import LARGE_CHANGE, WRONG_RATIO
 from ....posterior.target import Target
 from .tilted_block import Cumulants
 
-Evidence = Callable[[np.ndarray], np.ndarray]
+
+class Integrated(NamedTuple):
+    """log ∫ of the coefficients at points (S,), and the fixed effects' Gaussians there: (S, p), (S, p, p).
+
+    −∞ and NaN where there is no integral.
+    """
+
+    values: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+Evidence = Callable[[np.ndarray], Integrated]
 
 POINTS = np.linspace(-2.5, 2.5, 5)
-KNOWN = 0.45  # sd of a log precision, and relative change of a variance, up to which no density is asked
-SLIGHT = 0.2
-GRID = np.linspace(-8.0, 8.0, 641)
+FARTHER = 1.4  # times as far is the next point
+BEYOND = 0.01  # share of a variance beyond the last point on either side that asks for the next
+FAR, FARTHEST = 4.0, 16.0
+TAIL = 0.15  # share of a variance beyond FAR, or where no point is, from which on it is not known
+# sd of a log precision up to which no density is asked of a precision, nor of its logarithm, and the
+# relative change of a variance
+KNOWN, KNOWN_LOG, SLIGHT = 0.2, 0.45, 0.2
+GRID = np.linspace(-20.0, 20.0, 2001)
+
+
+class Judged(NamedTuple):
+    """The correction of a mean and the corrected variance; how far the second order is from the density.
+
+    `off` has that of a mean in sds, and the ratio of sds; NaN where no density was asked, ∞ where it has no
+    answer. Of what is not a logarithm, which a long tail moves far, it is that of its precision's logarithm,
+    the mean alone.
+    """
+
+    shift: float
+    variance: float
+    off: tuple[float, float]
+
+
+class Line:
+    """log ∫ of the coefficients at points x of a line, and log p of the precisions at GRID."""
+
+    def __init__(self, start: np.ndarray, a: np.ndarray, priors: Target, evidence: Evidence):
+        self.a = a
+        self._evidence = lambda x: evidence(priors.statistics(start + x[:, None] * a))
+        self.x, self.given = POINTS, self._evidence(POINTS)
+        u = start + GRID[:, None] * a
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.T, self.prior = priors.statistics(u), priors(u)
+
+    @property
+    def known(self) -> bool:
+        """Whether the density has values."""
+        return bool(np.isfinite(self.given.values).all())
+
+    def shares(self) -> np.ndarray:
+        """Of the density, at GRID; NaN where it rises at an end."""
+        spline = CubicSpline(self.x, self.given.values)
+        inner = np.clip(GRID, self.x[0], self.x[-1])
+        log_p = self.prior + spline(inner) + spline(inner, 1) * (GRID - inner)
+        if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
+            return np.full(len(GRID), np.nan)
+        p = np.exp(log_p - log_p.max())
+        return np.asarray(p / p.sum())
+
+    def farther(self, up: bool) -> bool:
+        """One point more at an end; whether there is one.
+
+        None is where the density would rise again: far out in large effects of counts the integral does.
+        """
+        end = -1 if up else 0
+        x = np.array([self.x[end] * FARTHER])
+        if abs(x[0]) > FARTHEST:
+            return False
+        found = self._evidence(x)
+        value, last = found.values[0], self.given.values[end]
+        prior = np.interp([x[0], self.x[end]], GRID, self.prior)
+        if not np.isfinite(value) or value + prior[0] > last + prior[1]:
+            return False
+        both = [(self.x, x), *zip(self.given, found, strict=True)]
+        self.x, *given = (np.concatenate(each if up else each[::-1]) for each in both)
+        self.given = Integrated(*given)
+        return True
+
+    def mixed(self, c: np.ndarray) -> float:
+        """The variance of cᵀb along the line."""
+        p, inner = self.shares(), np.clip(GRID, self.x[0], self.x[-1])
+        means = CubicSpline(self.x, self.given.means @ c)(inner)
+        variances = np.exp(CubicSpline(self.x, np.log(self.given.covariances @ c @ c))(inner))
+        return float(p @ (variances + (means - p @ means) ** 2))
 
 
 class AlongLines:
@@ -36,58 +125,88 @@ class AlongLines:
 
     def __init__(self, response: Response, evidence: Evidence, shift: np.ndarray):
         self.response, self.evidence, self.shift = response, evidence, shift
-        self._known: list[tuple[np.ndarray, np.ndarray]] = []
+        self._lines: list[Line] = []
 
     @cached_property
     def priors(self) -> Target:
         """log p of the precisions alone, in coordinates u."""
         return Target(replace(self.response, fit=replace(self.response.fit, local_sum=None)))
 
-    def off(self, d: np.ndarray, found: Cumulants) -> tuple[float, float]:
-        """Of dᵀT: how far the corrected mean is from the density's, in its sds, and the ratio of sds.
+    def judged(self, d: np.ndarray, found: Cumulants) -> Judged:
+        """dᵀT by its density; as it was found where d is zero, or the precisions are well known.
 
-        (0, 1), and nothing asked, where d is zero, or the precisions are well known and the variance hardly
-        changes.
+        Of a matrix of precisions the line is one of many: its density judges, and answers nothing.
         """
-        if not d.any():
-            return 0.0, 1.0
-        known = [np.sqrt(self.response.Sigma[s.stop - 1, s.stop - 1]) for s in self._touched(d)]
-        if max(known, default=0.0) <= KNOWN and abs(found.variance / found.first - 1) <= SLIGHT:
-            return 0.0, 1.0
-        mean, sd = self.moments(d)
-        corrected = d @ self.response.m + found.shift
-        return float(corrected - mean) / sd, float(np.sqrt(found.variance)) / sd
-
-    def _touched(self, d: np.ndarray) -> list[slice]:
-        """Of each block of precisions in dᵀT: log τ or log |Λ| is its last coordinate."""
-        return [s for s in self.response.alpha.slices.values() if d[s].any()]
+        m, Sigma = self.response.m, self.response.Sigma
+        alpha = self.response.alpha.slices.values()
+        touched = [s for s in alpha if d[s].any()]
+        logs = [s.stop - 1 for s in touched]
+        known = max((float(np.sqrt(Sigma[at, at])) for at in logs), default=0.0)
+        of_logs = np.count_nonzero(d[logs]) == np.count_nonzero(d)
+        enough = KNOWN_LOG if of_logs else KNOWN
+        if not logs or (known <= enough and abs(found.variance / found.first - 1) <= SLIGHT):
+            return Judged(found.shift, found.variance, (np.nan, np.nan))
+        mean, sd, tail = self.moments(d)
+        scalar = all(s.stop - s.start == 2 for s in touched)
+        log = np.zeros(len(d))
+        log[logs] = 1.0
+        own = mean, sd
+        if scalar and not of_logs:
+            own = self.moments(log)[:2]
+        if not (sd > 0 and own[1] > 0):
+            return Judged(found.shift, found.variance, (np.inf, np.inf))
+        shift = mean - float(d @ m)
+        width = float(np.sqrt(max(found.variance, 0.0)))
+        off = (found.shift - shift) / sd, width / sd
+        if own != (mean, sd):
+            off = float(log @ (m + self.shift) - own[0]) / own[1], 1.0
+            # with more than one precision not well known the line is one of many, and a long tail a guess
+            several = sum(Sigma[s.stop - 1, s.stop - 1] > KNOWN**2 for s in alpha) > 1
+            if several and sd**2 / found.first - 1 > LARGE_CHANGE:
+                off = off[0], np.inf
+        if tail > TAIL:
+            off = off[0], np.inf
+        return Judged(shift, sd**2, off) if scalar else Judged(found.shift, found.variance, off)
 
     @in_double
-    def moments(self, d: np.ndarray) -> tuple[float, float]:
-        """Mean and sd of dᵀT; not finite where the density has no values."""
+    def wider(self, c: np.ndarray, found: Cumulants) -> tuple[float, float]:
+        """`off` of cᵀb: where a precision that is not well known makes it wider by more than WRONG_RATIO."""
+        least = np.inf
+        for s in self.response.alpha.slices.values():
+            if s.stop - s.start != 2 or self.response.Sigma[s.stop - 1, s.stop - 1] <= KNOWN_LOG**2:
+                continue
+            d = np.zeros(len(self.response.m))
+            d[s.stop - 1] = 1.0
+            if not self.moments(d)[1] > 0:
+                return np.inf, np.inf
+            least = min(least, found.variance / self._line(d).mixed(c))
+        return (0.0, float(np.sqrt(least))) if least < WRONG_RATIO**-2 else (np.nan, np.nan)
+
+    @in_double
+    def moments(self, d: np.ndarray) -> tuple[float, float, float]:
+        """Mean and sd of dᵀT, and the share of its variance beyond FAR; NaN where there is no density."""
+        line = self._line(d)
+        while line.known:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values, p = line.T @ d, line.shares()
+                mean = float(p @ values)
+                squares = p * (values - mean) ** 2
+            variance = squares.sum()
+            low, high = line.x[[0, -1]]
+            ends = squares[low > GRID].sum(), squares[high < GRID].sum()
+            if not max(ends) > BEYOND * variance or not line.farther(ends[1] > ends[0]):
+                tail = squares[(min(FAR, high) < GRID) | (max(-FAR, low) > GRID)].sum()
+                return mean, float(np.sqrt(variance)), float(tail / variance)
+        return np.nan, np.nan, np.nan
+
+    def _line(self, d: np.ndarray) -> Line:
+        """A precision and its logarithm have one."""
         W, Sigma = self.priors.W, self.response.Sigma
         a = W @ Sigma @ d
         a = a / np.linalg.norm(np.linalg.solve(self.priors.root, a))
+        for line in self._lines:
+            if np.allclose(line.a, a, rtol=1e-6):
+                return line
         start = self.priors.center + a * (a @ (W @ self.shift)) / (a @ a)
-        p = self._density(start, a)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = self.priors.statistics(start + GRID[:, None] * a) @ d
-            mean = float(p @ values)
-            return mean, float(np.sqrt(p @ (values - mean) ** 2))
-
-    def _density(self, start: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """Shares of the density at GRID, or NaN; a precision and its logarithm have one line."""
-        for known, p in self._known:
-            if np.allclose(known, a, rtol=1e-6):
-                return p
-        u = start + POINTS[:, None] * a
-        over = self.priors(u) + self.evidence(self.priors.statistics(u)) + POINTS**2 / 2
-        if not np.isfinite(over).all():
-            return np.full(len(GRID), np.nan)
-        ratio = np.polynomial.Polynomial.fit(POINTS, over, len(POINTS) - 1)
-        inner = np.clip(GRID, POINTS[0], POINTS[-1])
-        log_p = ratio(inner) + ratio.deriv()(inner) * (GRID - inner) - GRID**2 / 2
-        p = np.exp(log_p - log_p.max())
-        p = p / p.sum()
-        self._known.append((a, p))
-        return p
+        self._lines.append(Line(start, a, self.priors, self.evidence))
+        return self._lines[-1]

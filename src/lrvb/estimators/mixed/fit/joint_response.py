@@ -25,7 +25,7 @@ from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
 from ..design.design import Design
 from ..design.standardised import Standardisation
-from .along_lines import AlongLines
+from .along_lines import AlongLines, Integrated
 from .averaged_covariance import averaged_conditional
 from .precision_model import block_name
 from .tilted_block import TiltedBlock
@@ -37,7 +37,7 @@ class Gap(Protocol):
     def __call__(self, block: BlockSum, state: BlockState) -> float:
         """At a state of the block."""
 
-    def evidence(self, points: np.ndarray) -> np.ndarray:
+    def evidence(self, points: np.ndarray) -> Integrated:
         """log ∫ of the coefficients, of any rows, at point moments of the precisions (S, a)."""
 
 
@@ -87,8 +87,8 @@ def refine_joint(
 ) -> Refined:
     """Second-order means and variances of fixed effects and of the precisions' statistics.
 
-    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. Of precisions that are not
-    well known the density says whether the correction can be believed.
+    `asked` are rows d of dᵀ(β, precisions, derived), each of one of the first two. Precisions that are
+    not well known are answered by their density, which says whether the correction can be believed.
     """
     if callable(asked):
         raise InvalidModel(
@@ -109,16 +109,20 @@ def refine_joint(
     labels = response.alpha.names()
     sd = np.sqrt(np.diag(response.Sigma))
     warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
-    found = [second.cumulants(standard.T.T @ b, d) for b, d in zip(beta, own, strict=True)]
-    shift, first, variance = np.array(found).reshape(-1, 3).T
+    inward = beta @ standard.T if beta.size else beta
+    found = [second.cumulants(c, d) for c, d in zip(inward, own, strict=True)]
+    lines = AlongLines(response, gap.evidence, second.shift)
+    judged = [lines.judged(d, each) for d, each in zip(own, found, strict=True)]
+    shift, variance, off = (np.array(part) for part in zip(*judged, strict=True))
+    for at in np.flatnonzero(beta.any(1)):
+        off[at] = lines.wider(inward[at], found[at])
     if not (variance > 0).all():
         raise InvalidModel(
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    lines = AlongLines(response, gap.evidence, second.shift)
-    off = [lines.off(d, each) for d, each in zip(own, found, strict=True)]
-    return Refined(shift, first, variance, response.fit.elbo + second.g, np.reshape(off, (-1, 2)))
+    first = np.array([each.first for each in found])
+    return Refined(shift, first, variance, response.fit.elbo + second.g, off)
 
 
 def tilted(joint: JointResponse, gap: Gap) -> TiltedBlock:

@@ -23,6 +23,7 @@ from ....integrated.block.model import Block
 from ....statement.meanfield import MeanField
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
+from ..fit.along_lines import Integrated
 from ..fit.arrangement import Arrangement, arrange
 from ..priors.stated import MixedPriors
 from .judging import as_spreads
@@ -52,14 +53,21 @@ class BlockGap:
         between = whole.tilted_value(best) - block.tilted_value(state)
         return between + gap(self.layout, self.gaussian(whole, best)).total
 
-    def evidence(self, points: np.ndarray) -> np.ndarray:
+    def evidence(self, points: np.ndarray) -> Integrated:
         """log ∫ of the coefficients at point moments of the precisions (S, a); −∞ where there is none."""
         whole = self.arrangement.block.with_gap(self)
-        found = [whole.evaluate(m, 1, self.center) for m in points]
-        values = [
-            -np.inf if at.state is None else at.value + whole.gap_at(at.state) for at in found
-        ]
-        return np.array(values)
+        p = whole.layout.p
+        nothing = -np.inf, np.full(p, np.nan), np.full((p, p), np.nan)
+        found = []
+        for m in points:
+            at = whole.evaluate(m, 1, self.center)
+            if at.state is None:
+                found.append(nothing)
+                continue
+            best = at.state.best
+            covariance = best.Sigma.blocks.Zrr[:p, :p]
+            found.append((at.value + whole.gap_at(at.state), best.mu.rest[:p], covariance))
+        return Integrated(*(np.array(part) for part in zip(*found, strict=True)))
 
     @cached_property
     def layout(self) -> Layout:
