@@ -18,10 +18,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from ....engine.response import Response
 from ....numerics.double import in_double
+from ....numerics.lazy import interpolate
 from ....posterior.correction import LARGE_CHANGE, WRONG_RATIO
 from ....posterior.target import Target
 from .tilted_block import Cumulants
@@ -82,7 +82,7 @@ class Line:
 
     def shares(self) -> np.ndarray:
         """Of the density, at GRID; NaN where it rises at an end."""
-        spline = CubicSpline(self.x, self.given.values)
+        spline = interpolate.CubicSpline(self.x, self.given.values)
         inner = np.clip(GRID, self.x[0], self.x[-1])
         log_p = self.prior + spline(inner) + spline(inner, 1) * (GRID - inner)
         if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
@@ -112,8 +112,10 @@ class Line:
     def mixed(self, c: np.ndarray) -> float:
         """The variance of cᵀb along the line."""
         p, inner = self.shares(), np.clip(GRID, self.x[0], self.x[-1])
-        means = CubicSpline(self.x, self.given.means @ c)(inner)
-        variances = np.exp(CubicSpline(self.x, np.log(self.given.covariances @ c @ c))(inner))
+        means = interpolate.CubicSpline(self.x, self.given.means @ c)(inner)
+        variances = np.exp(
+            interpolate.CubicSpline(self.x, np.log(self.given.covariances @ c @ c))(inner)
+        )
         return float(p @ (variances + (means - p @ means) ** 2))
 
 
