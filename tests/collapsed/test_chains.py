@@ -93,3 +93,19 @@ def test_rows_without_matrices_agree_with_those_with_them():
     assert_allclose(wide.z, narrow.z, rtol=1e-9, atol=1e-10)
     assert_allclose(wide.S, narrow.S, rtol=1e-10)
     assert_allclose(ours, W.T @ (W @ r), rtol=1e-8, atol=1e-10)
+
+
+def test_a_wide_row_at_no_strict_maximum_has_no_response():
+    """Ten times the coupling that variances of ½ can bear: NaN, in place of the steps made until then."""
+    local = MeanField({"z": lrvb.Normal(batch=40)})
+    with double():
+
+        def term(flat, coupling):
+            z = local.moments(flat)
+            return coupling * jnp.sum(z.x[1:] * z.x[:-1]) - jnp.sum(z.xx)
+
+        moments = jnp.concatenate([jnp.zeros(40), jnp.full(40, 0.5)])
+        r = jnp.eye(80)[:, :1]
+        for coupling, known in ((0.5, True), (10.0, False)):
+            found = response(local, lambda flat, c=coupling: term(flat, c), moments, r, False)
+            assert np.isfinite(found).all() == known

@@ -33,13 +33,7 @@ class Crossed(lrvb.Model):
 
 def test_a_wide_posterior_is_that_of_matrices(monkeypatch, tmp_path):
     """Optimum, sds, mean-field sds and covariances; a block's name stands for all of it."""
-    rng = np.random.default_rng(0)
-    i, j = rng.integers(5, size=60), rng.integers(4, size=60)
-    data = {
-        "i": i,
-        "j": j,
-        "y": rng.normal(size=5)[i] + rng.normal(size=4)[j] + rng.normal(size=60),
-    }
+    data = crossed()
     narrow = lrvb.infer(Crossed(), data, certify=False)
     monkeypatch.setattr(wide, "WIDE_GLOBAL", 10)
     ours = lrvb.infer(Crossed(), data)
@@ -76,6 +70,35 @@ def test_a_wide_posterior_is_that_of_matrices(monkeypatch, tmp_path):
     assert_allclose(lrvb.load(tmp_path / "some.npz").cov(), some.cov())
     with pytest.raises(lrvb.InvalidModel, match="too many for matrices"):
         lrvb.linearize(ours.fit)
+
+
+def crossed() -> dict[str, np.ndarray]:
+    """Sixty rows of five and four levels."""
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(5, size=60), rng.integers(4, size=60)
+    y = rng.normal(size=5)[i] + rng.normal(size=4)[j] + rng.normal(size=60)
+    return {"i": i, "j": j, "y": y}
+
+
+def test_what_is_not_solved_is_said(monkeypatch):
+    """Two steps are too few: a warning names the quantity, and what is left is that of the equation."""
+    monkeypatch.setattr(wide, "WIDE_GLOBAL", 10)
+    posterior = lrvb.infer(Crossed(), crossed())
+    objective = Objective(posterior.fit.problem, lrvb.AutodiffSum().bind(posterior.fit.problem))
+    products = Products(objective, posterior.fit.point)
+    r = np.eye(len(posterior.fit.m))[[0, -1]]
+    exact = posterior.sd(["a[0]", "tau"])
+    monkeypatch.setattr(wide, "MOST", 2)
+    with double():
+        found = products.solve(r)
+        rest = r - found.x + products.H(products.V(found.x))
+        lengths = [np.sqrt(np.einsum("ka,ka->k", v, products.V(v))) for v in (rest, r)]
+    assert_allclose(found.left, lengths[0] / lengths[1], rtol=1e-8)
+    with pytest.warns(lrvb.NotConverged, match=r"the equation for 'a\[0\]' unsolved"):
+        few = posterior.sd("a[0]")
+    assert few["a[0]"] < exact["a[0]"]
+    with pytest.warns(lrvb.NotConverged, match="2 steps of conjugate gradients leave"):
+        assert not lrvb.infer(Crossed(), crossed()).converged
 
 
 @pytest.mark.parametrize("name", ["NormalPoisson-tilted", "NormalPoisson-gaussian"])

@@ -22,6 +22,7 @@ WIDE = 32
 _MAX_STEPS = 200
 _SURE = 1e-4
 _ROUNDING = 1e-15  # of the value: a large constant in the term drowns gains smaller than this
+_SOLVED = 1e-6  # share of a right-hand side that may be left unsolved
 _STEP = 1e-9  # length in whitened units below which one further Newton step is below rounding
 
 
@@ -86,13 +87,18 @@ def collapse(
 def response(local: MeanField, term: Callable[[Any], Any], z: Any, r: Any, conjugate: bool) -> Any:
     """Σ̂_z|α r (d, a) for the columns of r (d, a) at the row's optimum z, by products alone.
 
-    See: eq:nuisance_lrvb_est
+    NaN where conjugate gradients do not find it, as where z is no strict maximum. See: eq:nuisance_lrvb_est
     """
     eta = jax.grad(term)(z)
     V, H = _spread(local, eta), _curvature(term, z)
     if conjugate:
         return jax.vmap(V, 1, 1)(r)
-    return jax.vmap(lambda column: solve(V, H, column).Vx, 1, 1)(r)
+
+    def one(column: Any) -> Any:
+        found = solve(V, H, column)
+        return jnp.where(found.positive & (found.left <= _SOLVED), found.Vx, jnp.nan)
+
+    return jax.vmap(one, 1, 1)(r)
 
 
 def _spread(local: MeanField, eta: Any) -> Callable[[Any], Any]:

@@ -65,10 +65,13 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
         expected, gradient = jax.value_and_grad(total)(m)
         values = jax.vmap(term, (None, 0, 0))(m, q.z, columns) + q.S
         failed = ~(q.found & jnp.isfinite(values)) & (weights > 0)
-        first = jnp.where(failed.any(), jnp.argmax(failed), -1)
         value = expected + weights @ q.S
+
+        def first(failed: Any) -> Any:
+            return jnp.where(failed.any(), jnp.argmax(failed), -1)
+
         if order < 2:
-            return value, gradient, jnp.zeros((0, 0)), first, reached
+            return value, gradient, jnp.zeros((0, 0)), first(failed), reached
         H = jax.hessian(total)(m)
         if structure.local.size > WIDE:
 
@@ -77,7 +80,10 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
                 own = functools.partial(term, m, row=row)
                 return H_za.T @ response(local, own, z, H_za, structure.conjugate)
 
-            S = jnp.tensordot(weights, jax.vmap(absorbed)(q.z, columns), 1)
+            S = jax.vmap(absorbed)(q.z, columns)
+            known = jnp.isfinite(S).all((1, 2))
+            failed = failed | (~known & (weights > 0))
+            S = jnp.tensordot(weights, jnp.where(known[:, None, None], S, 0.0), 1)
             H = H + (S + S.T) / 2
         elif structure.local.size:
 
@@ -87,7 +93,7 @@ def row_sum_program(structure: Structure, order: int) -> Callable[..., Any]:
 
             roots = jax.vmap(root)(q.z, q.C, columns) * jnp.sqrt(weights)[:, None, None]
             H = absorb_local(H, roots.reshape(-1, m.size))
-        return value, gradient, H, first, reached
+        return value, gradient, H, first(failed), reached
 
     return sums
 

@@ -15,16 +15,22 @@ from ..statement.programs import global_product_program
 from .ascent import Search
 from .objective import Objective, Point
 
+MOST = 1000  # steps of conjugate gradients
+SOLVED = 1e-6  # share of a right-hand side that a solve may leave
 _BATCH = 16  # vectors multiplied at a time
 _HALVINGS = 8
 
 
 class Solved(NamedTuple):
-    """x and Vx = Σ̂r of several r, (k, a), and whether I − H̃V was positive along each of them."""
+    """x and Vx = Σ̂r of several r, (k, a), and whether I − H̃V was positive along each of them.
+
+    left (k,) is the share of each r's length √(rᵀVr) that was not solved for.
+    """
 
     x: np.ndarray
     Vx: np.ndarray
     positive: np.ndarray
+    left: np.ndarray
 
 
 class Products:
@@ -60,14 +66,14 @@ class Products:
             parts.append(total[: len(part)])
         return np.concatenate(parts)
 
-    def solve(self, r: np.ndarray, tol: float = 1e-10, steps: int = 1000) -> Solved:
-        """(I − H̃V)x = r for the rows of r (k, a)."""
+    def solve(self, r: np.ndarray, tol: float = 1e-10) -> Solved:
+        """(I − H̃V)x = r for the rows of r (k, a), in at most `MOST` steps."""
         x, Vx = np.zeros_like(r), np.zeros_like(r)
         p, rest = r.copy(), r.copy()
         Vr = self.V(rest)
         Vp, rho = Vr.copy(), np.einsum("ka,ka->k", rest, Vr)
         first, positive = rho.copy(), np.ones(len(r), dtype=bool)
-        for step in range(steps):
+        for step in range(MOST):
             active = np.flatnonzero(positive & (rho > tol**2 * first))
             if not len(active):
                 break
@@ -90,7 +96,9 @@ class Products:
             p[active] = rest[active] + turn * p[active]
             Vp[active] = Vr[active] + turn * Vp[active]
             rho[active] = new
-        return Solved(x, Vx, positive)
+        there = first > 0
+        left = np.sqrt(np.divide(rho, first, out=np.zeros_like(rho), where=there))
+        return Solved(x, Vx, positive, left)
 
 
 def is_wide(objective: Objective) -> bool:
@@ -104,11 +112,15 @@ def newton_by_products(search: Search, tol: float) -> tuple[bool, str, float]:
     objective, last = search.objective, np.inf
     while True:
         point = search.point
-        found = Products(objective, point).solve(point.residual[None], tol=1e-6)
+        found = Products(objective, point).solve(point.residual[None], tol=SOLVED)
         decrement = float(np.sqrt(max(point.residual @ found.Vx[0], 0.0)))
-        if decrement <= tol and found.positive[0]:
+        small, stays = decrement <= tol and found.positive[0], 1e-6 > decrement >= 0.5 * last
+        if (small or stays) and found.positive[0] and not found.left[0] <= SOLVED:
+            why = f"{MOST} steps of conjugate gradients leave {found.left[0]:.0e} of a Newton step"
+            return False, why, decrement
+        if small:
             return True, f"the Newton step is {decrement:.0e} linear-response sds", decrement
-        if decrement < 1e-6 and decrement >= 0.5 * last:
+        if stays:
             return True, f"rounding: Newton steps stay at {decrement:.0e} sds", decrement
         if search.n_iter >= search.max_iter:
             return False, f"max_iter={search.max_iter} iterations were used", decrement

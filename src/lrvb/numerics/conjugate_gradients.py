@@ -14,12 +14,13 @@ from .lazy import jnp, lax
 
 
 class Solution(NamedTuple):
-    """x, Vx, the iterations used, and whether I − HV was found positive definite along the way."""
+    """x, Vx, the iterations used, whether I − HV was positive along the way, and what is left of r."""
 
     x: Any
     Vx: Any
     steps: Any
     positive: Any
+    left: Any
 
 
 class _State(NamedTuple):
@@ -40,20 +41,21 @@ def solve(
     r: Any,
     *,
     tol: float = 1e-12,
-    steps: int = 500,
+    steps: int | None = None,
 ) -> Solution:
-    """x and Vx for one r, traced by JAX; `tol` is of the residual's length √(rᵀVr).
+    """x and Vx for one r, traced by JAX; `tol` and what is left are shares of the residual's length √(rᵀVr).
 
-    Where a direction of no ascent is met, the x reached before it is returned, or r itself (coordinate
-    ascent) if it is the first.
+    Steps are at most `steps`, of itself over twice as many as exact arithmetic needs. Where a direction of
+    no ascent is met, the x reached before it is returned, or r itself (coordinate ascent) if it is the first.
     """
     Vr = V(r)
     rho = r @ Vr
     zero = jnp.zeros_like(r)
+    most = 2 * r.size + 500 if steps is None else steps
     first = _State(zero, zero, r, Vr, r, Vr, rho, jnp.zeros((), jnp.int32), jnp.asarray(True))
 
     def unfinished(s: _State) -> Any:
-        return s.positive & (s.rho > tol**2 * rho) & (s.steps < steps)
+        return s.positive & (s.rho > tol**2 * rho) & (s.steps < most)
 
     def step(s: _State) -> _State:
         Ap = s.p - H(s.Vp)
@@ -83,4 +85,5 @@ def solve(
         jnp.where(stuck, first.Vr, last.Vx),
         last.steps,
         last.positive,
+        jnp.where(rho > 0, jnp.sqrt(last.rho / rho), 0.0),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from ..engine.fitting import Fit, default_sum
 from ..engine.objective import Objective
-from ..engine.wide import covariance_columns
-from ..errors import InvalidModel, NotAMaximum
+from ..engine.wide import SOLVED, covariance_columns
+from ..errors import InvalidModel, NotAMaximum, NotConverged
 from ..numerics.double import in_double
 from .blocks import FamilyBlock
 from .certification import Checked
@@ -177,12 +178,25 @@ class WidePosterior:
         J = np.zeros((len(at), len(fit.m)))
         J[np.arange(len(at)), at] = 1.0
         solved, V = covariance_columns(Objective(fit.problem, rows), fit.point, J)
+        labels = fit.alpha.names()
         if not solved.positive.all():
-            name = self.names[int(np.argmin(solved.positive))]
+            name = labels[at[int(np.argmin(solved.positive))]]
             raise NotAMaximum(
                 f"I - VH is not positive along '{name}': linear response exists only at a strict maximum "
                 "of the ELBO. Try another start, or a proper prior.",
                 block=name,
+            )
+        if not (solved.left <= SOLVED).all():
+            worst = int(np.argmax(np.nan_to_num(solved.left, nan=np.inf)))
+            name = labels[at[worst]]
+            warnings.warn(
+                NotConverged(
+                    f"Conjugate gradients leave {solved.left[worst]:.0e} of the equation for '{name}' "
+                    "unsolved, so that its sd is too small. Standardise the data, or state variables that "
+                    "go together as one block.",
+                    quantity=name,
+                ),
+                stacklevel=4,
             )
         return solved, V
 
