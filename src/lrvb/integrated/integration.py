@@ -117,6 +117,8 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
+        if isinstance(inside, Nested) and not inside.is_rough:
+            mode = steadied(inside.log_density, mode, inside.derivatives)
     if tables and isinstance(inside, Crossed):
         tabled = TabledCells(inside, mode.x)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
