@@ -16,6 +16,7 @@ from .given import NOTHING, Given, take
 from .links import Link
 from .quantiles import averaged_quantile
 from .totals import Totals
+from .values import Values
 
 _STEP = 5e-3  # of central differences, of the distance on which log p changes: second ones to 1e-10
 
@@ -68,7 +69,7 @@ class Likelihood:
     #: shape alone; sums over many η of the same rows then need few exponentials
     exponential: str = ""
 
-    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+    def dispersions_of(self, y: Values) -> tuple[Dispersion, ...]:
         """The dispersions of a response with these values: as many thresholds as they need."""
         return self.dispersions
 
@@ -201,12 +202,21 @@ class Likelihood:
         `names` are those of the columns: "response", and the extras that the user gave.
         """
 
-    def encode(self, name: str, values: np.ndarray, ordered: list[Any] | None) -> np.ndarray | None:
-        """The numbers that labels stand for; None where the response must be a number.
+    def check_all(self, y: Values, name: str, labels: list[Any] | None) -> None:
+        """Raise the sentence for values that may each occur, but not these alone; `labels` stand for numbers."""
+        if self.varies:
+            require_varying(name, y.low, y.high)
+
+    def labels(self, ordered: list[Any] | None) -> list[Any] | None:
+        """What the numbers 1, 2, … stand for; None where the response must be a number.
 
         `ordered` are the categories in their order, where the column has one.
         """
         return None
+
+    def encode(self, name: str, values: np.ndarray, labels: list[Any]) -> np.ndarray:
+        """The numbers of labels."""
+        raise NotImplementedError
 
     def probabilities(self, eta: np.ndarray, v: np.ndarray, given: Given) -> np.ndarray:
         """Of a categorical response, P(y = k) for η ~ N(eta, v), (K, …)."""

@@ -16,6 +16,7 @@ from .dispersion import Dispersion, Positive
 from .gamma import precision_prior
 from .given import NOTHING, Given
 from .links import LOGIT
+from .values import Values
 
 _OFF = 1e-13  # what a row's log density may be off by, where it comes from a table
 
@@ -27,9 +28,9 @@ class Beta(Likelihood):
     cost = 2.0
     dispersions = (Dispersion("phi", precision_prior),)
 
-    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+    def dispersions_of(self, y: Values) -> tuple[Dispersion, ...]:
         """Phi is looked for near μ(1 − μ)/Var y − 1 of all rows together."""
-        mean, variance = float(y.mean()), float(y.var())
+        mean, variance = y.mean, y.sd**2
         first = max(mean * (1 - mean) / variance - 1, 0.1) if variance > 0 else 1.0
         return (Dispersion("phi", precision_prior, Positive(first=first)),)
 

@@ -9,7 +9,9 @@ import numpy as np
 _WORTH = 4  # places for each knot, from which on a table saves time
 _BEFORE, _AFTER = 2, 3  # knots that a polynomial goes through, before a cell and after its first
 _DEGREE = _BEFORE + _AFTER
-OFF = 5 / 1024  # Π (s − knot)/6! in the middle of a cell: what is missed, of step⁶ times the derivative
+OFF = (
+    5 / 1024
+)  # Π (s − knot)/6! in the middle of a cell: what is missed, of step⁶ times the derivative
 
 # of a cell's polynomial Σ c_k s^k the coefficients from the values at its knots, (6, 6)
 _POLYNOMIAL = np.linalg.inv(np.vander(np.arange(-_BEFORE, _AFTER + 1.0), increasing=True))
