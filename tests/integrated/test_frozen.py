@@ -25,6 +25,7 @@ from lrvb.integrated.slopes import Slopes
 from lrvb.integrated.stencil import passes
 from lrvb.integrated.surrogate import NotSmooth
 from lrvb.likelihoods import likelihood_of
+from lrvb.likelihoods.values import AtHand
 
 G, SIZE = 40, 6
 
@@ -121,7 +122,7 @@ def test_dispersions_that_nodes_follow_may_move_far(family):
     given = {"shape": 2.0, "hurdle": 0.3, "threshold[1]": -0.5, "threshold[2]": 0.8}
     eta = 0.7 * rng.normal(size=G)[codes] + 0.4 * x + 0.5
     y = likelihood.draw(rng, eta, given)
-    dispersions = likelihood.dispersions_of(y)
+    dispersions = likelihood.dispersions_of(AtHand(y))
     rows = Regression.independent(
         Density(likelihood, dispersions=dispersions),
         (y,),

@@ -18,6 +18,7 @@ from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import NoMode
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.surrogate import NotSmooth
+from lrvb.likelihoods.values import AtHand
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "laws"))
 from likelihood_cases import SHIPPED, LikelihoodCase
@@ -47,7 +48,7 @@ def few_levels(case: LikelihoodCase, middle: float, apart: float, given: dict) -
     values = {**case.given, **given}
     values = {key: np.resize(v, N) if np.ndim(v) else v for key, v in values.items()}
     y = family.draw(rng, eta, values)
-    dispersions = family.dispersions_of(y)
+    dispersions = family.dispersions_of(AtHand(y))
     ordered = any(len(each.labels) > 1 for each in dispersions)  # whose thresholds are intercepts
     X = x[:, None] if ordered else np.column_stack([np.ones(N), x])
     p = X.shape[1]

@@ -11,6 +11,7 @@ import lrvb
 from lrvb.integrated.density import Density
 from lrvb.likelihoods import BETA
 from lrvb.likelihoods.dispersion import labels_of, values_at
+from lrvb.likelihoods.values import AtHand
 from lrvb.numerics.functions import NUMPY
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
@@ -41,7 +42,7 @@ def test_a_kernel_is_linear_but_for_a_function_of_exponentials(case):
     """kernel = wη + rest(e^η), with a point's dispersions on an axis of their own."""
     likelihood, y, n = case.likelihood, case.y, len(case.y)
     eta = case.eta + np.linspace(-3, 3, 10).reshape(2, 5, 1)
-    labels = labels_of(likelihood.dispersions_of(y))
+    labels = labels_of(likelihood.dispersions_of(AtHand(y)))
     given = {
         k: np.array([1.0, 1.01]).reshape(2, 1, 1) * v if k in labels else np.broadcast_to(v, n)
         for k, v in case.given.items()
@@ -85,7 +86,7 @@ def test_a_part_apart_knows_nothing_of_eta(case):
 def test_a_dispersion_that_moves_eta_is_in_its_place(case):
     """Its first coordinate moved as η is changes nothing; that moves all of its values."""
     likelihood = case.likelihood
-    dispersions = likelihood.dispersions_of(case.y)
+    dispersions = likelihood.dispersions_of(AtHand(case.y))
     density = Density(likelihood, dispersions=dispersions)
     u = np.concatenate([dispersion.range.start() for dispersion in dispersions])[None]
     first, moved = (values_at(dispersions, u - 0.7 * density.moving * side) for side in (0, 1))

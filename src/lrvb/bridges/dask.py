@@ -36,15 +36,6 @@ class DaskPartitions:
         """The parts after a function, each with what of `own` is its, kept on workers where there are any."""
         task = dask.delayed(function, pure=False)
         parts = [task(*part) for part in zip(self.parts, *own, strict=True)]
-        return self._kept(parts)
-
-    def numbered(self, function: Callable[[int, Any], Any]) -> DaskPartitions:
-        """The parts after a function of their number and themselves, kept as `prepared` ones are."""
-        task = dask.delayed(function, pure=False)
-        parts = [task(i, part) for i, part in enumerate(self.parts)]
-        return self._kept(parts)
-
-    def _kept(self, parts: list[Any]) -> DaskPartitions:
         kept = dask.persist(*parts) if self.keep or _has_client() else parts
         return DaskPartitions(kept, self.keep)
 

@@ -10,7 +10,7 @@ from .cells import TabledCells
 from .chain import Chain
 from .crossed import Crossed
 from .direct import Progress, longest_steps
-from .effort import EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
+from .effort import APART, EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
 from .factor import Factor
 from .few import can_tabulate, tabulate
 from .held import Held, can_hold
@@ -18,6 +18,7 @@ from .importance import Budget, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
+from .levels import Levels
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
@@ -26,6 +27,7 @@ from .origins import spread_over
 from .path import Path
 from .proposals import Proposal, fit_again, fit_blocks, probed
 from .scattered import Scattered
+from .scattered_levels import ScatteredLevels
 from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
@@ -117,6 +119,8 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
+        if isinstance(inside, Nested | Levels) and inside.N > APART:
+            mode = steadied(inside.log_density, mode, inside.derivatives)
     if tables and isinstance(inside, Crossed):
         tabled = TabledCells(inside, mode.x)
     up, far = mode.x.copy(), log | (np.array(kinds) == "logit")
@@ -232,13 +236,20 @@ def integrate_scattered(
                 return _drawn(few, wanted, seed, progress, None, tables=True)
             except (NotSmooth, NoMode) as error:  # whole levels may do
                 start = error.evidence.get("mode", start)
-    return integrate_many(inside, inside, start, longest_steps(inside.kinds), seed, progress)
+                if isinstance(few, Factor):
+                    few.forget()
+    try:
+        return integrate_many(inside, inside, start, longest_steps(inside.kinds), seed, progress)
+    except (NotSmooth, NoMode) as error:
+        if few is None:
+            raise
+        return _drawn(few, wanted, seed, progress, error.evidence.get("mode", start))
 
 
 def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory; of few levels no cubic follows them."""
     few = inside.fewest < FEW_LEVELS
-    if few and _is_held(budget, inside):
+    if isinstance(inside, ScatteredLevels) or (few and _is_held(budget, inside)):
         return False
     bound = EASY if few else FROZEN
     return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))

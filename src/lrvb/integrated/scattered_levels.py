@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from .factor_density import Ends, Sums
+from .frame import Frame
 from .groups import Groups
 from .inside import Lines
 from .levels import Levels, first_nodes
@@ -126,14 +127,39 @@ class ScatteredLevels(Levels):
         return max(1, _TOGETHER // (self.G * self.nodes))
 
     def _ends(self, theta: np.ndarray) -> Ends:
-        """Modes and ends, which each part finds for its own groups."""
+        """Modes and ends, or windows where there may be several, which each part finds for its own groups."""
         if self.table is not None or self._has_totals:
             return super()._ends(theta)
+        if self._frame is not None:
+            if self._box is not None:  # then nobody asks the rows
+                return super()._ends(theta)
+            found = self.parts.map(partial(_windows, theta, self.drop), self._frames())
+            return Ends(*(self.joined(part) for part in _transposed(found)))
         known = self._start, self._moves, *(self._box or ())
         own = list(zip(*(self.split(values, 0) for values in known), strict=True))
         found = self.parts.map(partial(_ends, theta, self._center, self.bent, self.drop), own)
-        there = [part for part in found if part is not None]
-        return Ends(*(self.joined(parts) for parts in zip(*there, strict=True)))
+        return Ends(*(self.joined(part) for part in _transposed(found)))
+
+    def _learn_frame(self, theta: np.ndarray, move: bool) -> None:
+        """Frames and ends, which each part learns for its own groups."""
+        ask = partial(_learnt, theta, move, self.drop)
+        found = _transposed(self.parts.map(ask, self._frames()))
+        J, b, moves, low, high = (self.joined([own[None] for own in part])[0] for part in found)
+        self._frame, self._box = Frame(J, b, moves, theta[0]), (low, high)
+
+    def _frames(self) -> list[Frame]:
+        """The frames of each part's groups."""
+        assert self._frame is not None
+        J, b, moves = (self.split(values, 0) for values in self._frame[:3])
+        center = self._frame.center
+        return [Frame(*part, center) for part in zip(J, b, moves, strict=True)]
+
+    def _like_beta(self) -> np.ndarray:
+        """The effects that do to a group's rows what β does. See: FactorNodes."""
+        if self._alike is None:
+            found = [part for part in self.parts.map(_like_beta) if part is not None]
+            self._alike = self.joined([part[None] for part in found])[0]
+        return self._alike
 
     @property
     def _has_totals(self) -> bool:
@@ -199,6 +225,7 @@ class ScatteredLevels(Levels):
             own[near.groups.group[asked]] = self.groups.group[asked]
             near._start, near._moves = self._start[own], self._moves[own]
             near._box = None if self._box is None else (self._box[0][own], self._box[1][own])
+            near._frame = None if self._frame is None else self._frame.take(own)
         return near.lines(theta, X, codes, R)
 
     def split(self, values: np.ndarray, axis: int = 1) -> list[np.ndarray]:
@@ -286,6 +313,43 @@ def _ends(
     here._start, here._moves, *box = own
     here._box = (box[0], box[1]) if box else None
     return here._ends(theta)
+
+
+def _windows(theta: np.ndarray, drop: float, _: int, part: Levels | None, own: Frame) -> Any:
+    """Of one point after another: where a group is looked at hangs on all that are asked together."""
+    if part is None:
+        return None
+    here = _framed(part, drop, own)
+    found = [here._ends(point[None]) for point in theta]
+    return Ends(*(np.concatenate(ends) for ends in zip(*found, strict=True)))
+
+
+def _learnt(
+    theta: np.ndarray, move: bool, drop: float, _: int, part: Levels | None, own: Frame
+) -> Any:
+    """Frames and ends, each an array of the groups."""
+    if part is None:
+        return None
+    here = _framed(part, drop, own)
+    here._learn_frame(theta, move)
+    assert here._frame is not None
+    assert here._box is not None
+    return *here._frame[:3], *here._box
+
+
+def _framed(part: Levels, drop: float, own: Frame) -> Levels:
+    here = copy(part)
+    here._frame, here._box, here.drop = own, None, drop
+    return here
+
+
+def _like_beta(_: int, part: Levels | None) -> np.ndarray | None:
+    return None if part is None else part._like_beta()
+
+
+def _transposed(found: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Each of several answers, from all parts that have rows."""
+    return zip(*(part for part in found if part is not None), strict=True)
 
 
 def _derivatives_at(

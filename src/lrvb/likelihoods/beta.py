@@ -10,14 +10,15 @@ from scipy.special import betainc, betaincinv, expit, gammaln, logit
 
 from ..numerics.functions import NUMPY
 from ..numerics.gamma import digamma_above_one, log_gamma_above_one
-from ..numerics.table import tabulated
+from ..numerics.table import OFF, tabulated
 from .base import Likelihood, Refuse
 from .dispersion import Dispersion, Positive
 from .gamma import precision_prior
 from .given import NOTHING, Given
 from .links import LOGIT
+from .values import Values
 
-_OFF = 1e-10  # what a row's log density may be off by, where it comes from a table
+_OFF = 1e-13  # what a row's log density may be off by, where it comes from a table
 
 
 class Beta(Likelihood):
@@ -27,9 +28,9 @@ class Beta(Likelihood):
     cost = 2.0
     dispersions = (Dispersion("phi", precision_prior),)
 
-    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+    def dispersions_of(self, y: Values) -> tuple[Dispersion, ...]:
         """Phi is looked for near μ(1 − μ)/Var y − 1 of all rows together."""
-        mean, variance = float(y.mean()), float(y.var())
+        mean, variance = y.mean, y.sd**2
         first = max(mean * (1 - mean) / variance - 1, 0.1) if variance > 0 else 1.0
         return (Dispersion("phi", precision_prior, Positive(first=first)),)
 
@@ -122,7 +123,7 @@ class Beta(Likelihood):
 
 
 def _normaliser(eta: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray]:
-    """log Γ(a + 1)Γ(b + 1) − log μ(1 − μ), whose fourth derivative in η is below 1 + 3φ/8."""
+    """log Γ(a + 1)Γ(b + 1) − log μ(1 − μ), whose sixth derivative in η is below 1 + 3φ/2."""
     up, log_both = _shares(eta)
     return (_log_gammas(phi * up, phi) - log_both,)
 
@@ -150,9 +151,9 @@ def _tabulated(
     """Functions of η for each φ from a table, where there are many η for each. See: tabulated."""
     if eta.ndim < 1 or not (phi.size == 1 or phi.size == len(eta) == phi.shape[0]):
         return None
-    step = (384 * _OFF / (1 + 0.375 * phi.max())) ** 0.25
+    steps = (_OFF / (OFF * (1 + 1.5 * phi.reshape(-1)))) ** (1 / 6)
     each = eta.reshape(phi.size, -1)
-    found = tabulated(each, lambda knots: curves(knots, phi.reshape(-1, 1)), step)
+    found = tabulated(each, lambda knots: curves(knots, phi.reshape(-1, 1)), steps)
     return None if found is None else [part.reshape(eta.shape) for part in found]
 
 

@@ -17,6 +17,7 @@ from .dispersion import Dispersion, Ordered
 from .given import NOTHING, Given
 from .links import LOGIT, Identity
 from .totals import Totals
+from .values import Values
 
 NAME = "threshold"
 _FAR = 1e8  # a threshold beyond which nothing is
@@ -50,9 +51,9 @@ class Cumulative(Likelihood):
                 f"order={order!r} must list two or more different categories, the lowest first."
             )
 
-    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+    def dispersions_of(self, y: Values) -> tuple[Dispersion, ...]:
         """As many thresholds as there are categories but one, beginning at the logits of their shares."""
-        counts = np.bincount(y.astype(np.int64))[1:] + 0.5
+        counts = y.counts().of_categories + 0.5
         first = logit(np.cumsum(counts)[:-1] / counts.sum())
         return (Dispersion(NAME, threshold_prior, Ordered(first)),)
 
@@ -151,53 +152,52 @@ class Cumulative(Likelihood):
 
     # ---- data -----------------------------------------------------------------------------
 
-    def encode(self, name: str, values: np.ndarray, ordered: list[Any] | None) -> np.ndarray | None:
-        """The numbers 1, …, K of labels: by the order given, or by that of an ordered category."""
-        order = list(self.order) if self.order is not None else ordered
-        if order is None:
-            return None
-        place = {label: k for k, label in enumerate(order, start=1)}
+    def labels(self, ordered: list[Any] | None) -> list[Any] | None:
+        """By the order given, or that of an ordered category."""
+        return ordered if self.order is None else list(self.order)
+
+    def encode(self, name: str, values: np.ndarray, labels: list[Any]) -> np.ndarray:
+        """The numbers 1, …, K of labels."""
+        place = {label: k for k, label in enumerate(labels, start=1)}
         strange = next((value for value in values if value not in place), None)
         if strange is not None:
             raise InvalidData(
-                f"Column '{name}' has the value {strange!r}, which is not in order={list(order)}; add it "
+                f"Column '{name}' has the value {strange!r}, which is not in order={labels}; add it "
                 "there, or drop its rows.",
                 column=name,
                 value=strange,
             )
-        absent = sorted(set(place) - set(values), key=place.__getitem__)
-        if absent:
-            raise InvalidData(
-                f"No row of '{name}' is in category {absent[0]!r} of {len(order)}, so that its threshold "
-                f"is unknown; leave it out of order={order}.",
-                column=name,
-                value=absent[0],
-            )
         return np.array([place[value] for value in values], dtype=np.float64)
 
     def check(self, y: np.ndarray, given: Given, names: Mapping[str, str], refuse: Refuse) -> None:
-        """Whole numbers 1, …, K, each of which occurs."""
-        name = names["response"]
-        bad = (y < 1) | (y != np.floor(y)) | (y > len(y))
+        """Whole numbers from 1."""
+        bad = (y < 1) | (y != np.floor(y))
         if bad.any():
             row = int(np.argmax(bad))
             raise refuse(
-                name,
+                names["response"],
                 row,
                 y[row],
                 "is no category, which must be whole numbers 1, 2, … without gaps",
                 "Number the categories from 1, or give an ordered category",
             )
-        counts = np.bincount(y.astype(np.int64))[1:]
-        if (counts == 0).any():
-            empty = 1 + int(np.argmin(counts > 0))
+
+    def check_all(self, y: Values, name: str, labels: list[Any] | None) -> None:
+        """Each of the categories 1, …, K occurs, and more than one."""
+        K = int(y.high) if labels is None else len(labels)
+        there = y.counts().values
+        if len(there) < K:
+            gap = int(np.argmax(np.append(there, np.inf) != np.arange(1, len(there) + 2)))
+            empty, remedy = gap + 1, "the category out and number those that occur"
+            if labels is not None:
+                empty, remedy = labels[gap], f"it out of order={labels}"
             raise InvalidData(
-                f"No row of '{name}' is in category {empty} of {len(counts)}, so that its threshold is "
-                "unknown; leave the category out and number those that occur.",
+                f"No row of '{name}' is in category {empty!r} of {K}, so that its threshold is "
+                f"unknown; leave {remedy}.",
                 column=name,
                 value=empty,
             )
-        if len(counts) < 2:
+        if K < 2:
             raise InvalidData(
                 f"Every row of '{name}' is in one category, so that nothing is left to explain; choose "
                 "a response that varies.",

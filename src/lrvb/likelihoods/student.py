@@ -14,6 +14,7 @@ from .base import Likelihood
 from .dispersion import Dispersion, Positive, SdPriors
 from .given import NOTHING, Given
 from .links import IDENTITY
+from .values import Values
 
 LOWEST = 1.0  # df above which a mean exists
 
@@ -65,10 +66,10 @@ class Student(Likelihood):
         df = Dispersion("df", df_prior, DegreesOfFreedom(LOWEST, 8.0))
         return (first, df) if self.df is None else (first,)
 
-    def dispersions_of(self, y: np.ndarray) -> tuple[Dispersion, ...]:
+    def dispersions_of(self, y: Values) -> tuple[Dispersion, ...]:
         """Sigma is looked for near the middle spread of the response."""
-        spread = float(np.subtract(*np.quantile(y, [0.75, 0.25]))) / 1.35
-        return self._own(spread or float(np.std(y)) or 1.0)
+        spread = float(np.subtract(*y.quantiles(0.75, 0.25))) / 1.35
+        return self._own(spread or y.sd or 1.0)
 
     def _df(self, given: Given) -> Any:
         return given["df"] if self.df is None else self.df

@@ -1,4 +1,4 @@
-"""A smooth function of one number at very many places: cubics between the knots of a table."""
+"""A smooth function of one number at very many places: polynomials through the knots of a table."""
 
 from __future__ import annotations
 
@@ -7,44 +7,50 @@ from collections.abc import Callable
 import numpy as np
 
 _WORTH = 4  # places for each knot, from which on a table saves time
+_BEFORE, _AFTER = 2, 3  # knots that a polynomial goes through, before a cell and after its first
+_DEGREE = _BEFORE + _AFTER
+OFF = (
+    5 / 1024
+)  # Π (s − knot)/6! in the middle of a cell: what is missed, of step⁶ times the derivative
+
+# of a cell's polynomial Σ c_k s^k the coefficients from the values at its knots, (6, 6)
+_POLYNOMIAL = np.linalg.inv(np.vander(np.arange(-_BEFORE, _AFTER + 1.0), increasing=True))
 
 
 def tabulated(
-    x: np.ndarray, curves: Callable[[np.ndarray], tuple[np.ndarray, ...]], step: float
+    x: np.ndarray, curves: Callable[[np.ndarray], tuple[np.ndarray, ...]], steps: np.ndarray
 ) -> list[np.ndarray] | None:
-    """Several sets of n functions at x (n, …), which are Hermite's cubics through knots a `step` apart.
+    """Several sets of n functions at x (n, …): polynomials of degree five through knots `steps` (n,) apart.
 
-    `curves` maps places (n, m) to values of each set. They are off by step⁴/384 times the largest fourth
-    derivative; slopes are differences of six values, off by step⁶/140 of the seventh. None where x has too
-    few places for this to save time, or not only numbers.
+    `curves` maps places (n, m) to values of each set. They are off by `OFF` step⁶ times the largest sixth
+    derivative. Knots are multiples of a step, so that what is found at a place hangs on no other place. None
+    where x has too few places for this to save time, or not only numbers.
     """
     n = len(x)
     low, high = float(x.min(initial=np.inf)), float(x.max(initial=-np.inf))
-    if not (high - low) / step + 8 < x.size / (_WORTH * n):
+    if not (high - low) / steps.min() + _DEGREE + 2 < x.size / (_WORTH * n):
         return None
-    cells = int((high - low) / step) + 1
-    knots = low + step * np.arange(-3, cells + 4)
-    values = curves(np.broadcast_to(knots, (n, len(knots))))
-    place = x - low
-    place *= 1 / step
+    each = steps.reshape(-1, *(1,) * (x.ndim - 1))
+    first = np.floor(low / steps)
+    cells = int((np.floor(high / steps) - first).max()) + 1
+    numbers = first[:, None] + np.arange(-_BEFORE, cells + _AFTER)
+    values = curves(numbers * steps[:, None])
+    place = x / each
     whole = np.floor(place)
     place -= whole
+    whole -= first.reshape(each.shape)
     cell = whole.astype(np.intp)
     if n > 1:
-        cell += (cells * np.arange(n, dtype=np.intp)).reshape(-1, *(1,) * (x.ndim - 1))
-    return [_between(value, cell, place) for value in values]
+        cell += (cells * np.arange(n, dtype=np.intp)).reshape(each.shape)
+    return [_between(value, cells, cell, place) for value in values]
 
 
-def _between(value: np.ndarray, cell: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The cubics of values (n, cells + 7) at a place, from 0 to 1, in each of the cells asked for."""
-    slope = sum(
-        c * (value[:, 3 + j : value.shape[1] - 3 + j] - value[:, 3 - j : value.shape[1] - 3 - j])
-        for j, c in enumerate((45 / 60, -9 / 60, 1 / 60), start=1)
-    )
-    value = value[:, 3:-3]
-    rise, before, after = np.diff(value), slope[:, :-1], slope[:, 1:]
-    found = np.take(before + after - 2 * rise, cell)
-    for part in (3 * rise - 2 * before - after, before, value[:, :-1]):
+def _between(value: np.ndarray, cells: int, cell: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The polynomials of values (n, cells + 5) at a place, from 0 to 1, in each of the cells asked for."""
+    near = np.stack([value[:, j : j + cells] for j in range(_DEGREE + 1)], axis=-1)
+    coefficients = np.ascontiguousarray((near.reshape(-1, _DEGREE + 1) @ _POLYNOMIAL.T).T)
+    found = np.take(coefficients[-1], cell)
+    for part in coefficients[-2::-1]:
         found *= place
         found += np.take(part, cell)
     return found

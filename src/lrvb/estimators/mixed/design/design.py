@@ -14,6 +14,7 @@ from ....data.standardise import Measures, measure
 from ....likelihoods import Dispersion, Given, Likelihood, likelihood_of
 from ....likelihoods.given import take
 from ....likelihoods.totals import total
+from ....likelihoods.values import AtHand
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from .columns import Table, column_names, read_table
@@ -181,7 +182,7 @@ class Design:
     @cached_property
     def dispersions(self) -> tuple[Dispersion, ...]:
         """The parameters of the response beside η."""
-        return self.family.dispersions_of(self.y)
+        return self.family.dispersions_of(AtHand(self.y))
 
     @cached_property
     def working(self) -> np.ndarray:
@@ -349,7 +350,7 @@ def read_design(
         sources=sources,
         coders=coders,
         functions=own,
-        categories=read_categories(formula, table, likelihood, y),
+        categories=read_categories(formula, table.frame, likelihood, float(y.max())),
         weights=counts,
         smooths=smooths,
         structured=structured,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Likelihood
-from ....likelihoods.base import require_counts, require_varying
+from ....likelihoods.base import require_counts
+from ....likelihoods.values import AtHand
 from ..text.formula import Formula
 from .columns import Table, is_text
 from .model_matrix import build_number, check_size, named_columns
@@ -15,17 +18,24 @@ from .slips import refuse_dates, refuse_slips
 
 
 def read_response(
-    formula: Formula, table: Table, family: Likelihood, few: bool = False
+    formula: Formula,
+    table: Table,
+    family: Likelihood,
+    few: bool = False,
+    labels: list[Any] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The response (N,) and its trials (N,), where the family has any; bad values name the row.
 
-    `few` rows are some of many: one is enough, and they may all be alike.
+    `few` rows are some of many: one is enough, and what all values must be is not asked of them; `labels`
+    are those of all, where numbers stand for any.
     """
     name = formula.response
-    encoded = _encoded(name, table, family)
-    if encoded is None:
+    labels = labels or response_labels(name, table.frame, family)
+    if labels is None:
         _refuse_labels(name, table, family)
-    y = build_number(name, table)[0] if encoded is None else encoded
+        y = build_number(name, table)[0]
+    else:
+        y = family.encode(name, np.asarray(table.frame[name]), labels)
     check_size(name, y, table)
     if table.n == 1 and not few:
         raise InvalidData(
@@ -35,8 +45,8 @@ def read_response(
     has_trials = "trials" in family.extras
     if formula.trials is None:
         family.check(y, {}, {"response": name}, table.error)
-        if family.varies and not few:
-            require_varying(name, float(y.min()), float(y.max()))
+        if not few:
+            family.check_all(AtHand(y), name, labels)
         return y, np.ones_like(y) if has_trials else None
     if not has_trials:
         raise InvalidModel(
@@ -66,26 +76,22 @@ def read_trials(formula: Formula, table: Table) -> np.ndarray:
 
 
 def read_categories(
-    formula: Formula, table: Table, family: Likelihood, y: np.ndarray
+    formula: Formula, frame: pd.DataFrame, family: Likelihood, highest: float
 ) -> tuple[str, ...]:
     """The labels of an ordinal response's categories, from the lowest; none of another response."""
     if not family.categorical:
         return ()
-    numbers = np.arange(1, int(y.max()) + 1)
-    if _encoded(formula.response, table, family) is None:
-        return tuple(map(str, numbers))
-    column = table.frame[formula.response]
-    return tuple(str(column.iloc[int(np.argmax(y == k))]) for k in numbers)
+    labels = response_labels(formula.response, frame, family)
+    return tuple(map(str, labels or range(1, int(highest) + 1)))
 
 
-def _encoded(name: str, table: Table, family: Likelihood) -> np.ndarray | None:
-    """The numbers of labels, where the family has an order for them."""
-    if name not in table.frame:
+def response_labels(name: str, frame: pd.DataFrame, family: Likelihood) -> list[Any] | None:
+    """The labels of a response's numbers 1, 2, …, where the family has an order for them."""
+    if name not in frame:
         return None
-    column = table.frame[name]
+    column = frame[name]
     ordered = isinstance(column.dtype, pd.CategoricalDtype) and bool(column.cat.ordered)
-    categories = list(column.cat.categories) if ordered else None
-    return family.encode(name, np.asarray(column), categories)
+    return family.labels(list(column.cat.categories) if ordered else None)
 
 
 def _refuse_labels(name: str, table: Table, family: Likelihood) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....data.standardise import Measures
+from ....likelihoods import Likelihood
 from ..priors.stated import MixedPriors
 from .design import Design
 from .rank import centred
@@ -44,11 +46,17 @@ class Standardisation(NamedTuple):
 
 def standardisation(design: Design) -> Standardisation:
     """Centres where an intercept can absorb them, standard deviations, the mean of a y that translates."""
-    names = design.names
+    mean = design.response.mean if design.family.translates else 0.0
+    return standardised(design.names, design.family, design.measures, mean)
+
+
+def standardised(
+    names: list[str], family: Likelihood, measures: Measures, mean: float
+) -> Standardisation:
+    """The same from the columns' measures and the mean of y − offset."""
     intercept = names.index("Intercept") if "Intercept" in names else None
-    columns, shift = centred(design.measures, intercept, not design.family.intercept), 0.0
-    if intercept is not None and design.family.translates:
-        shift = design.response.mean
+    columns = centred(measures, intercept, not family.intercept)
+    shift = mean if intercept is not None and family.translates else 0.0
     return Standardisation(columns.center, columns.unit(), intercept, shift)
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ....likelihoods import Dispersion, Likelihood
+from ....likelihoods.values import AtHand
 from ..text.formula import parse
 from .columns import Table, is_text
 from .design import Design
@@ -68,7 +69,7 @@ class StoredDesign(Design):
     @cached_property
     def dispersions(self) -> tuple[Dispersion, ...]:
         """The parameters of the response beside η."""
-        return self.family.dispersions_of(self.values)
+        return self.family.dispersions_of(AtHand(self.values))
 
     @property
     def observed(self) -> dict[str, np.ndarray]:

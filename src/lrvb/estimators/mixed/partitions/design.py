@@ -20,7 +20,8 @@ class Elsewhere:
     def _refuse(self, *_: Any) -> NoReturn:
         raise InvalidData(
             "The rows of this fit are in Dask's partitions and were never brought together; give the rows "
-            "that you ask about, one partition at a time: ddf.map_partitions(model.predict)."
+            "that you ask about, one partition at a time: model.predict(part.compute()) for part in "
+            "ddf.partitions."
         )
 
     __getattr__ = __getitem__ = __len__ = __array__ = __iter__ = _refuse

@@ -17,19 +17,20 @@ from ....errors import InvalidModel, RowsGathered
 from ....integrated.crossed import MOST_DRAWN
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
-from ....likelihoods.base import require_varying
 from ....likelihoods.totals import join
 from ..design.design import Design, build, read_design
 from ..design.groups import Factor
 from ..design.naming import read_formula
 from ..design.rank import centred, check_triangle
-from ..design.standardised import Standardisation
+from ..design.response_column import read_categories, response_labels
+from ..design.standardised import Standardisation, standardised
 from ..design.terms import refuse_same_groups
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
 from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
+from .values import ValuesInParts
 
 GATHERED = 1_000_000  # rows that are brought together without asking what memory is free
 ROW, CELL = (
@@ -38,9 +39,9 @@ ROW, CELL = (
 )  # bytes that a fit of so many takes at most: a row, and each of its columns
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of counts, zeros and ones, or gamma "
-    f"waiting times in one factor or in two, nested or crossed with up to {MOST_DRAWN} levels of the "
-    "smaller, inflated counts in one (factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other in one factor with one "
+    f"effect a level or two, or in two, nested or crossed with up to {MOST_DRAWN} levels of the smaller "
+    "(factorization='blocked')"
 )
 
 
@@ -72,7 +73,7 @@ def build_partitioned(
             design = _scattered(read, data, parts, named, found, units, family, functions, gather)
         return gather() if design is None else design
     survey.refuse_learning(read)
-    small = _small(read, found, units, family, functions)
+    small = _small(read, parts, named, found, units, family, functions)
     return _from_sums(small, named, parts, found.dropped)
 
 
@@ -127,36 +128,37 @@ def _scattered(
     gather: Callable[[], Design],
 ) -> Design | None:
     """Levels' rows brought together, those of each into one partition; None where that would not do."""
-    if survey.learning(read) or not scattered.can_scatter(family):
+    if survey.learning(read):
         return None
-    small = _small(read, found, units, family, functions)
+    small = _small(read, parts, named, found, units, family, functions)
     codes = functools.partial(
-        parts.numbered, functools.partial(rows.codes_part, _bare(small), named)
+        parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
     layout = layout_of(small, codes, found.rows - found.dropped)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]
-    own = shuffled_parts(data, named, by.columns)
-    arrays = own.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = _measured(small, arrays)
-    names = small.names
-    intercept = names.index("Intercept") if "Intercept" in names else None
-    columns = centred(measured.X, intercept)
-    standard = Standardisation(columns.center, columns.unit(), intercept, 0.0)
-    if names:
-        root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
-        check_triangle(root, names, columns)
+    look = functools.partial(rows.read_part, _bare(small), named)
+    with rows.in_partitions(parts, look):
+        arrays = shuffled_parts(data, named, by.columns).prepared(look)
+        measured, values = _measured(small, arrays)
+    standard = _standard(small, measured)
+    root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
+    _check_columns(root[:, :-1], small, measured)
     totals = arrays.folded(scattered.total_part, join)
     n = measured.y.n
     alone = (t.factor for t in small.terms if t.coefficients == ("1",))
     single = [factor for factor in alone if len(small.factors[factor].levels) == n]
-    given = _elsewhere(small, n, found.dropped) | {"observation": single[0] if single else None}
+    given = _elsewhere(small, n, found.dropped) | {
+        "observation": single[0] if single else None,
+        "categories": read_categories(read, small.frame, family, values.high),
+    }
     return scattered.ScatteredDesign(
         **given,
         measured=measured,
         reduced=scattered.NOTHING,
-        left=np.nan,
+        values=values,
+        left=scattered.left_by(root, n) if small.names else float(measured.y.spread[0]),
         layout=layout,
         arrays=arrays,
         totals=totals,
@@ -166,16 +168,13 @@ def _scattered(
 
 def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: int) -> Design:
     """Measures in one pass, the rows that stand for all in another."""
-    arrays = parts.numbered(functools.partial(rows.read_part, _bare(small), named))
-    measured = _measured(small, arrays)
-    names = small.names
-    intercept = names.index("Intercept") if "Intercept" in names else None
-    columns = centred(measured.X, intercept)
-    shift = float(measured.y.center[0]) if intercept is not None else 0.0
-    standard = Standardisation(columns.center, columns.unit(), intercept, shift)
+    look = functools.partial(rows.read_part, _bare(small), named)
+    with rows.in_partitions(parts, look):
+        arrays = parts.prepared(look)
+        measured, _ = _measured(small, arrays)
+    standard = _standard(small, measured)
     reduced = arrays.folded(functools.partial(rows.reduce_part, standard), rows.join_reduced)
-    if names:
-        check_triangle(reduced.root, names, columns)
+    _check_columns(reduced.root, small, measured)
     _check_groups(small, reduced.codes, measured.y.n)
     left = _left(reduced, measured.y)
     given = _elsewhere(small, measured.y.n, dropped)
@@ -184,6 +183,8 @@ def _from_sums(small: Design, named: list[str], parts: DaskPartitions, dropped: 
 
 def _small(
     read: Formula,
+    parts: DaskPartitions,
+    named: list[str],
     found: survey.Survey,
     units: list[survey.Unit],
     family: Likelihood,
@@ -191,15 +192,30 @@ def _small(
 ) -> Design:
     """The design of a table that has every label. See: small_table."""
     table = survey.small_table(found, units)
-    return read_design(read, table, family, functions=functions, few=True)
+    look = functools.partial(rows.response_part, read, family, named, own_functions(functions))
+    with rows.in_partitions(parts, look):
+        return read_design(read, table, family, functions=functions, few=True)
 
 
-def _measured(small: Design, arrays: DaskPartitions) -> rows.Measured:
-    """Measures of all rows; a response that should vary and does not is refused as in memory."""
+def _measured(small: Design, arrays: DaskPartitions) -> tuple[rows.Measured, ValuesInParts]:
+    """Measures of all rows, and the response's values, which are refused as in memory."""
     measured = rows.join_measures(arrays.map(lambda _, part: rows.measure_part(part)))
-    if small.family.varies:
-        require_varying(small.formula.response, *measured.ends)
-    return measured
+    values, name = ValuesInParts(measured.own, arrays), small.formula.response
+    if small.formula.trials is None:
+        small.family.check_all(values, name, response_labels(name, small.frame, small.family))
+    return measured, values
+
+
+def _standard(small: Design, measured: rows.Measured) -> Standardisation:
+    return standardised(small.names, small.family, measured.X, float(measured.y.center[0]))
+
+
+def _check_columns(root: np.ndarray, small: Design, measured: rows.Measured) -> None:
+    """Refuse columns that are combinations of others, by the triangle of those standardised."""
+    names = small.names
+    if names:
+        intercept = names.index("Intercept") if "Intercept" in names else None
+        check_triangle(root, names, centred(measured.X, intercept, not small.family.intercept))
 
 
 def _bare(small: Design) -> Design:

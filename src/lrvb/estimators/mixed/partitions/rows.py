@@ -6,8 +6,10 @@ more rows than columns is replaced by as many rows as there are columns, with th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,11 +17,17 @@ import pandas as pd
 from ....data.standardise import Measures, measure
 from ....data.standardise import merge as merge_measures
 from ....errors import InvalidData
+from ....likelihoods import Likelihood
+from ..design.columns import Table
 from ..design.design import Design, total_of
 from ..design.rank import triangle
-from ..design.response_column import read_response
+from ..design.response_column import read_response, response_labels
 from ..design.standardised import Standardisation
+from ..text.formula import Formula
 from .survey import complete
+
+if TYPE_CHECKING:
+    from ....bridges.dask import DaskPartitions
 
 MOST = 4e8  # numbers that rows which stand for others may have: 3 GB
 
@@ -27,8 +35,8 @@ MOST = 4e8  # numbers that rows which stand for others may have: 3 GB
 class Arrays(NamedTuple):
     """Rows as the model sees them: y, trials, offset (n,); X (n, p); R (n, q) of terms; codes (F, n).
 
-    y is the response where its noise is normal, log_volume what its own density has beside that of y, ends
-    what the response itself is between.
+    y is the response where its noise is normal, log_volume what its own density has beside that of y; own
+    are measures of the response itself, as one column.
     """
 
     y: np.ndarray
@@ -38,7 +46,7 @@ class Arrays(NamedTuple):
     R: list[np.ndarray]
     codes: np.ndarray
     log_volume: float = 0.0
-    ends: tuple[float, float] = (np.inf, -np.inf)
+    own: Measures | None = None
 
     @property
     def target(self) -> np.ndarray:
@@ -49,14 +57,14 @@ class Arrays(NamedTuple):
 class Measured(NamedTuple):
     """Measures of X, of each term's R, and of y − offset as one column; the log volume of all rows.
 
-    ends are what the response itself is between.
+    own are those of the response itself, as one column.
     """
 
     X: Measures
     R: tuple[Measures, ...]
     y: Measures
     log_volume: float
-    ends: tuple[float, float]
+    own: Measures
 
 
 class Reduced(NamedTuple):
@@ -73,15 +81,46 @@ class Reduced(NamedTuple):
     root: np.ndarray
 
 
-def read_part(design: Design, named: Sequence[str], number: int, part: pd.DataFrame) -> Arrays:
-    """The arrays of a partition; what is wrong with it names its number."""
+def read_part(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
+    """The arrays of a partition."""
+    table = complete(part, named, design.functions)
+    return _nothing(design) if table is None else _arrays(design, table)
+
+
+def response_part(
+    formula: Formula,
+    family: Likelihood,
+    named: Sequence[str],
+    own: Mapping[str, Callable[..., Any]],
+    part: pd.DataFrame,
+) -> None:
+    """Refuse a response, or trials, that no row of this family can have."""
+    table = complete(part, named, own)
+    if table is not None:
+        read_response(formula, table, family, few=True)
+
+
+@contextmanager
+def in_partitions(parts: DaskPartitions, look: Callable[[pd.DataFrame], Any]) -> Iterator[None]:
+    """What turns out to be wrong with data is said of the partition where a look at it finds it.
+
+    Rows that were put together, or brought together, are no longer where the user has them.
+    """
     try:
-        return _read(design, named, part)
+        yield
+    except InvalidData:
+        parts.map(partial(_blamed, look))
+        raise
+
+
+def _blamed(look: Callable[[pd.DataFrame], Any], number: int, part: pd.DataFrame) -> None:
+    try:
+        look(part)
     except InvalidData as error:
         raise InvalidData(f"Partition {number}: {error}", **error.evidence) from None
 
 
-def codes_part(design: Design, named: Sequence[str], number: int, part: pd.DataFrame) -> np.ndarray:
+def codes_part(design: Design, named: Sequence[str], part: pd.DataFrame) -> np.ndarray:
     """Codes (F, n) of a partition's rows."""
     table = complete(part, named, design.functions)
     if table is None:
@@ -89,19 +128,22 @@ def codes_part(design: Design, named: Sequence[str], number: int, part: pd.DataF
     return np.array([coder.codes(table) for coder in design.coders])
 
 
-def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
-    table = complete(part, named, design.functions)
-    if table is None:
-        none = np.zeros(0)
-        return Arrays(
-            none,
-            None if design.trials is None else none,
-            none if design.offsets else None,
-            np.zeros((0, len(design.names))),
-            [np.zeros((0, len(term.coefficients))) for term in design.terms],
-            np.zeros((len(design.coders), 0), dtype=np.int32),
-        )
-    y, trials = read_response(design.formula, table, design.family, few=True)
+def _nothing(design: Design) -> Arrays:
+    """The arrays of no rows."""
+    none = np.zeros(0)
+    return Arrays(
+        none,
+        None if design.trials is None else none,
+        none if design.offsets else None,
+        np.zeros((0, len(design.names))),
+        [np.zeros((0, len(term.coefficients))) for term in design.terms],
+        np.zeros((len(design.coders), 0), dtype=np.int32),
+    )
+
+
+def _arrays(design: Design, table: Table) -> Arrays:
+    labels = response_labels(design.formula.response, design.frame, design.family)
+    y, trials = read_response(design.formula, table, design.family, few=True, labels=labels)
     made = {id(source.block): source.block for source in design.sources}
     blocks = {key: block.apply(table) for key, block in made.items()}
     return Arrays(
@@ -115,20 +157,20 @@ def _read(design: Design, named: Sequence[str], part: pd.DataFrame) -> Arrays:
         ],
         np.array([coder.codes(table) for coder in design.coders]).reshape(-1, table.n),
         float(np.sum(design.family.constant(y))),
-        (float(y.min()), float(y.max())),
+        measure(y[:, None]),
     )
 
 
 def measure_part(rows: Arrays) -> Measured | None:
     """Measures of one partition, if it has rows."""
-    if not len(rows.y):
+    if rows.own is None:
         return None
     return Measured(
         measure(rows.X),
         tuple(measure(R) for R in rows.R),
         measure(rows.target[:, None]),
         rows.log_volume,
-        rows.ends,
+        rows.own,
     )
 
 
@@ -142,7 +184,7 @@ def join_measures(parts: Sequence[Measured | None]) -> Measured:
             tuple(merge_measures(a, b) for a, b in zip(whole.R, part.R, strict=True)),
             merge_measures(whole.y, part.y),
             whole.log_volume + part.log_volume,
-            (min(whole.ends[0], part.ends[0]), max(whole.ends[1], part.ends[1])),
+            merge_measures(whole.own, part.own),
         )
     return whole
 

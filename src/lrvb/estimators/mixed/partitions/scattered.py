@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
 from ....integrated.surrogate import NotSmooth
 from ....integrated.terms import Term as Summed
-from ....likelihoods import Likelihood
+from ....likelihoods import Dispersion
 from ....likelihoods.totals import Totals, total
+from ....likelihoods.values import Values
 from ..design.design import Design, TermRows
 from ..design.rank import triangle
 from ..design.standardised import Standardisation
@@ -56,6 +58,7 @@ class ScatteredDesign(PartitionedDesign):
     layout: Layout = field(kw_only=True)
     arrays: DaskPartitions = field(kw_only=True, repr=False)
     totals: Totals = field(kw_only=True)
+    values: Values = field(kw_only=True, repr=False)
     gather: Callable[[], Design] = field(kw_only=True, repr=False)
 
     @property
@@ -63,10 +66,15 @@ class ScatteredDesign(PartitionedDesign):
         """The link of the mean response."""
         return self.family.level(self.totals)
 
+    @cached_property
+    def dispersions(self) -> tuple[Dispersion, ...]:
+        """The parameters of the response beside η."""
+        return self.family.dispersions_of(self.values)
+
     @property
     def possible(self) -> np.ndarray:
         """A response that a row of one trial may have, (1,)."""
-        return np.zeros(1) if self.trials is not None else np.array(self.measured.ends[:1])
+        return np.zeros(1) if self.trials is not None else np.array([self.values.low])
 
     @property
     def log_volume(self) -> float:
@@ -86,15 +94,21 @@ def total_part(rows: Arrays) -> Totals:
 
 
 def root_part(standard: Standardisation, rows: Arrays) -> np.ndarray:
-    """The triangle of standardised X."""
-    p = rows.X.shape[1]
-    return triangle(standard.inward(rows.X), np.zeros(p), np.ones(p))
+    """The triangle of standardised X and, as the last column, the shifted y − offset."""
+    columns = np.column_stack([standard.inward(rows.X), rows.target - standard.shift])
+    p = columns.shape[1]
+    return triangle(columns, np.zeros(p), np.ones(p))
 
 
 def join_roots(parts: Sequence[np.ndarray]) -> np.ndarray:
     """The triangle of all rows."""
     p = parts[0].shape[1]
     return triangle(np.concatenate(parts), np.zeros(p), np.ones(p))
+
+
+def left_by(root: np.ndarray, n: int) -> float:
+    """√mean of the squares that least squares on X leaves of y, by their triangle."""
+    return float(abs(root[-1, -1])) / np.sqrt(n) if len(root) == root.shape[1] else 0.0
 
 
 def scatter(
@@ -153,7 +167,8 @@ def sums_of(
     n = len(part.y)
     if not n:
         return None
-    columns = (part.y,) if part.trials is None else (part.y, part.trials)
+    y = part.y - standard.shift
+    columns = (y,) if part.trials is None else (y, part.trials)
     offset = np.zeros(n) if part.offset is None else part.offset
     here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
     own = [
@@ -201,12 +216,3 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
         [np.concatenate([part.R[t] for part in parts]) for t in range(len(first.R))],
         np.concatenate([part.codes for part in parts], axis=1),
     )
-
-
-def can_scatter(family: Likelihood) -> bool:
-    """Whether sums of parts tell all that rows are asked beside their log densities.
-
-    Priors and starts may hang on nothing else that rows say, such as a residual's sd or the categories.
-    """
-    learns = type(family).dispersions_of is not Likelihood.dispersions_of
-    return family.intercept and not (learns or family.link.has_units)

@@ -84,14 +84,25 @@ def survey_part(
     table = complete(part, named, own)
     if table is None:
         return Survey(len(part), dropped, missing, {}, pd.DataFrame(columns=list(named)))
+    frame = _as_declared(table.frame, part)
     grouped = {name for unit in units for name in unit}
     alone = [
         (name,)
         for name in named
-        if name not in grouped and (name in counted or is_text(table.frame[name]))
+        if name not in grouped and (name in counted or is_text(frame[name]))
     ]
-    labels = {unit: table.frame[list(unit)].drop_duplicates() for unit in [*units, *alone]}
-    return Survey(len(part), dropped, missing, labels, table.frame.iloc[:SAMPLE])
+    labels = {unit: frame[list(unit)].drop_duplicates() for unit in [*units, *alone]}
+    return Survey(len(part), dropped, missing, labels, frame.iloc[:SAMPLE])
+
+
+def _as_declared(frame: pd.DataFrame, part: pd.DataFrame) -> pd.DataFrame:
+    """Columns of categories with all that a partition's column may have, so that partitions agree on them."""
+    own = {
+        name: frame[name].cat.set_categories(part[name].cat.categories)
+        for name in frame
+        if isinstance(part[name].dtype, pd.CategoricalDtype)
+    }
+    return frame.assign(**own)
 
 
 def merge(surveys: Sequence[Survey]) -> Survey:
@@ -119,13 +130,25 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for name in frames[0]:
         parts = [frame[name] for frame in frames]
         if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
-            columns[name] = pd.Series(pd.api.types.union_categoricals(parts))
+            columns[name] = pd.Series(_united(str(name), parts))
         else:
             columns[name] = pd.concat(
                 [part.astype(object) if is_text(part) else part for part in parts],
                 ignore_index=True,
             )
     return pd.DataFrame(columns)
+
+
+def _united(name: str, parts: list[pd.Series]) -> pd.Categorical:
+    """All of their values; an order must be the same in all parts."""
+    try:
+        return pd.api.types.union_categoricals(parts)
+    except TypeError as error:
+        raise InvalidData(
+            f"Column '{name}' has other categories, or others in order, in one partition than in another; "
+            "give all the same, as with astype and one pandas.CategoricalDtype.",
+            column=name,
+        ) from error
 
 
 def width(found: Survey, named: Sequence[str], units: Sequence[Unit]) -> int:
