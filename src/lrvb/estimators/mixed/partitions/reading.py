@@ -61,7 +61,7 @@ def build_partitioned(
     units = survey.units_of(read)
     counted = survey.counted_columns(read, named, own)
     look = functools.partial(survey.survey_part, named, units, counted, own)
-    found = survey.merge(parts.map(lambda _, part: look(part)))
+    found = survey.merge(parts.map(functools.partial(rows.look_at, look)))
     survey.check(found, missing)
     if not (family.quadratic and blocked):
         width = survey.width(found, named, units)
