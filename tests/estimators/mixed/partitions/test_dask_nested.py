@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from copy import copy
 from itertools import pairwise
 from pathlib import Path
 
@@ -241,22 +240,17 @@ def test_a_lost_worker_changes_nothing(tmp_path):
 
 
 def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(monkeypatch):
-    """What it kept is made again: rows, their sums, the nodes of these, and the response's quartiles."""
+    """What it kept is made again: rows, their sums, and the nodes of these."""
     data = classes(n=800, each=4).assign(
-        unique=lambda d: d.unique % 41,
-        one=lambda d: (d.k > 1).astype(int),
-        both=lambda d: d.own.astype(str) + d.school,
+        unique=lambda d: d.unique % 41, one=lambda d: (d.k > 1).astype(int)
     )
-    models = [
-        (lrvb.MixedModel("one ~ x + (1|own) + (1|unique)", "bernoulli"), 60),
-        (lrvb.MixedModel("w ~ x + (1|own) + (1|both)", "student"), 20),
-    ]
-    here = [copy(model).fit(data) for model, _ in models]
-    asked, map_of, last = [], DaskPartitions.map, []
+    formula = "one ~ x + (1|own) + (1|unique)"
+    here = lrvb.MixedModel(formula, "bernoulli").fit(data)
+    asked, map_of = [], DaskPartitions.map
 
     def killing(self, function, *own):
         asked.append(function)
-        if len(asked) == last[-1]:
+        if len(asked) == 60:
             os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         return map_of(self, function, *own)
 
@@ -266,14 +260,11 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(monkeypatch):
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        for expected, (model, calls) in zip(here, models, strict=True):
-            asked.clear()
-            last.append(calls)
-            with monkeypatch.context() as patch:
-                patch.setattr(DaskPartitions, "map", killing)
-                there = model.fit(dd.from_pandas(data, npartitions=3))
-            assert len(asked) > 1.5 * calls
-            agree(expected, there)
+        monkeypatch.setattr(DaskPartitions, "map", killing)
+        there = lrvb.MixedModel(formula, "bernoulli").fit(dd.from_pandas(data, npartitions=3))
+        monkeypatch.undo()
+        assert len(asked) > 100
+        agree(here, there)
 
 
 def test_zeros_and_ones_with_an_effect_of_each_are_gathered(monkeypatch):

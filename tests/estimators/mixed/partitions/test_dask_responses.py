@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from itertools import pairwise
 from typing import Any
 
 import dask
 import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 import pytest
@@ -156,6 +159,30 @@ def test_labels_have_the_order_of_all_partitions():
         shares = there.predict(data[:5], kind="probability")
         assert list(shares) == LABELS
         assert_allclose(shares, numbers.predict(data[:5], kind="probability"), rtol=1e-8)
+
+
+def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(monkeypatch):
+    """Sorted values, sums of levels, and frozen ones are made again."""
+    data, formula = responses(n=800), "score ~ x + (1|unique)"
+    here = lrvb.MixedModel(formula, "student").fit(data)
+    asked, map_of = [], DaskPartitions.map
+
+    def killing(self, function, *own):
+        asked.append(function)
+        if len(asked) in (4, 20):  # while quartiles are looked for, and later
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        return map_of(self, function, *own)
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        monkeypatch.setattr(DaskPartitions, "map", killing)
+        there = lrvb.MixedModel(formula, "student").fit(dd.from_pandas(data, npartitions=3))
+        assert len(asked) > 25
+        agree(here, there, data)
 
 
 def at(row, name, value):
