@@ -40,8 +40,8 @@ ROW, CELL = (
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
     f"rows of a gaussian response stay, and of more than {FEW:,} those of any other in one factor with one "
-    f"effect a level or two, or in two, nested or crossed with up to {MOST_DRAWN} levels of the smaller "
-    "(factorization='blocked')"
+    f"effect a level or two, or in two, nested, or crossed with one mode a level and up to {MOST_DRAWN} "
+    "levels of the smaller (factorization='blocked')"
 )
 
 
