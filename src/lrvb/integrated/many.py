@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from .coordinates import Kind
-from .effort import EASY, FEW_LEVELS, LONG
+from .effort import APART, EASY, FEW_LEVELS, LONG
 from .factor import Factor
 from .factor_nodes import TOLERANCE
 from .fixed import Fixed
@@ -23,7 +23,7 @@ from .frozen_draws import EXACT, POINTS, Drawn, draw, draw_cubic
 from .importance import resampled
 from .inside import Evaluable, Inside
 from .integral import Integral
-from .mode import Mode, NoMode, climb, steadied
+from .mode import Mode, NoMode, climb, rounded, steadied
 from .origins import has_shelf
 from .path import Path
 from .stencil import passes
@@ -163,7 +163,11 @@ def integrate_many(
     some = many.some(every)
     share = float(some.groups.counts.sum() / levels)
     some.be_quick(_NODES)
-    first = climb(some.log_density, _nearer(some, start, longest), some.derivatives, longest, _NEAR)
+    apart = rows > APART
+    start = _nearer(some, start, longest, apart)
+    first = climb(some.log_density, start, some.derivatives, longest, _NEAR)
+    if apart:
+        first = steadied(some.log_density, first, some.derivatives)
     spread = sds(first)
     around = np.array([first.x, *_up_and_down(first.x, 2 * np.sqrt(share) * spread, many.kinds)])
     some.hurried = False
@@ -205,16 +209,19 @@ def _drawn(path: Path, many: Many, seed: int, progress: Callable[[int, int], Non
         return draw(path, many.log_density, seed, progress)
 
 
-def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
-    """β and dispersions as they would be without any effects of levels; the start, where there is no mode."""
+def _nearer(some: Factor, start: np.ndarray, longest: np.ndarray, apart: bool) -> np.ndarray:
+    """β and dispersions as they would be without any effects of levels; the start, where there is no mode.
+
+    In round numbers where rows may be `apart`: steps from far magnify what rounding leaves.
+    """
     own = np.r_[: some.p, some.p + some.k : len(start)]
     fixed = Fixed(some.rows.weighted(some.groups.counts[some.groups.of]))
     try:
-        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _ABOUT).x
+        found = climb(fixed.log_density, start[own], fixed.derivatives, longest[own], _ABOUT)
     except NoMode:
         return start
     result = start.copy()
-    result[own] = found
+    result[own] = rounded(found) if apart else found.x
     return result
 
 

@@ -66,9 +66,7 @@ def steadied(target: Target, mode: Mode, derivatives: Derivatives | None = None)
     Rounding errors of the target, which depend on the order of its sums, then change nothing that is
     made from it: neither the point, on a grid of 1/64 sd, nor the Hessian, on one of 2⁻¹⁴.
     """
-    curvature = np.maximum(-np.diag(mode.hessian), _STEEP)
-    sd = np.exp2(np.rint(-np.log2(curvature) / 2))
-    x = sd * np.rint(64 * mode.x / sd) / 64
+    x, sd = _rounded(mode)
     if derivatives is None:
         value, _, H = differenced(lambda z: target(x + sd * z), 0.125)(np.zeros(len(x)))
     else:
@@ -78,6 +76,18 @@ def steadied(target: Target, mode: Mode, derivatives: Derivatives | None = None)
         return mode
     H = np.rint(2**14 * H) / 2**14
     return Mode(x, value, H / (sd[:, None] * sd))
+
+
+def rounded(mode: Mode) -> np.ndarray:
+    """The point in round numbers, where it is not asked for its curvature. See: steadied."""
+    return _rounded(mode)[0]
+
+
+def _rounded(mode: Mode) -> tuple[np.ndarray, np.ndarray]:
+    """The point on a grid of 1/64 sd, and the sds, which are powers of two."""
+    curvature = np.maximum(-np.diag(mode.hessian), _STEEP)
+    sd = np.exp2(np.rint(-np.log2(curvature) / 2))
+    return sd * np.rint(64 * mode.x / sd) / 64, sd
 
 
 def climb(

@@ -29,6 +29,7 @@ def at_once(monkeypatch):
     """As of many rows: they stay in partitions, and those in memory are treated alike."""
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.FEW", 100)
     monkeypatch.setattr("lrvb.integrated.nested_sums.APART", 100)
+    monkeypatch.setattr("lrvb.integrated.integration.APART", 100)
 
 
 @pytest.fixture

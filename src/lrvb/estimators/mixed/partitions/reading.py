@@ -40,8 +40,8 @@ ROW, CELL = (
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
     f"rows of a gaussian response stay, and of more than {FEW:,} those of any other in one factor with one "
-    f"effect a level or two, or in two, nested or crossed with up to {MOST_DRAWN} levels of the smaller "
-    "(factorization='blocked')"
+    f"effect a level or two, or in two, nested, or crossed with one mode a level and up to {MOST_DRAWN} "
+    "levels of the smaller (factorization='blocked')"
 )
 
 
@@ -61,7 +61,7 @@ def build_partitioned(
     units = survey.units_of(read)
     counted = survey.counted_columns(read, named, own)
     look = functools.partial(survey.survey_part, named, units, counted, own)
-    found = survey.merge(parts.map(lambda _, part: look(part)))
+    found = survey.merge(parts.map(functools.partial(rows.look_at, look)))
     survey.check(found, missing)
     if not (family.quadratic and blocked):
         width = survey.width(found, named, units)

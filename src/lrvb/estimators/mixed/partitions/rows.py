@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from .survey import complete
 if TYPE_CHECKING:
     from ....bridges.dask import DaskPartitions
 
+T = TypeVar("T")
 MOST = 4e8  # numbers that rows which stand for others may have: 3 GB
 
 
@@ -109,13 +110,14 @@ def in_partitions(parts: DaskPartitions, look: Callable[[pd.DataFrame], Any]) ->
     try:
         yield
     except InvalidData:
-        parts.map(partial(_blamed, look))
+        parts.map(partial(look_at, look))
         raise
 
 
-def _blamed(look: Callable[[pd.DataFrame], Any], number: int, part: pd.DataFrame) -> None:
+def look_at(look: Callable[[pd.DataFrame], T], number: int, part: pd.DataFrame) -> T:
+    """What is found in a partition; what is wrong with it names its number."""
     try:
-        look(part)
+        return look(part)
     except InvalidData as error:
         raise InvalidData(f"Partition {number}: {error}", **error.evidence) from None
 
