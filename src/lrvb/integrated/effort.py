@@ -25,12 +25,12 @@ class TooMuchWork(LrvbError):
 
 def enough(d: int, levels: int) -> Budget:
     """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384, growth=0.5)
 
 
 def fewer(budget: Budget, d: int, work: float) -> Budget:
     """Half of them to begin with, where a point costs more than its share of the answers."""
-    if d > 6 or budget.final > 2048 or work * budget.final < QUICK:
+    if d > 6 or work * budget.final < QUICK:
         return budget
     return replace(budget, final=budget.final // 2, explore=budget.explore // 2)
 

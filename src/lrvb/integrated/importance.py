@@ -33,7 +33,7 @@ class Budget:
     """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
 
     Without rounds all draws come from the start.
-    `limit` is what `final` may grow to, by doubling, where it is not enough.
+    `limit` is what `final` may grow to where it is not enough, by a `growth` of all that were drawn so far.
     """
 
     final: int = 2048
@@ -41,6 +41,7 @@ class Budget:
     rounds: int = 2
     most: int = 6
     limit: int = 0
+    growth: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +141,9 @@ def integrate(
         xs, values = [before[1]], [before[2]]
     last, drawn, poor = budget.rounds == 0, 0, False
     while True:
-        n = max(budget.final, drawn) if last else budget.explore * (2 if poor else 1)
+        n = budget.explore * (2 if poor else 1)
+        if last:
+            n = min(int(budget.growth * drawn), budget.limit - drawn) if drawn else budget.final
         x = proposals[-1].draw(n, seed + len(counts))
         counts.append(n)
         xs.append(x)
@@ -153,7 +156,7 @@ def integrate(
         if last:
             drawn += n
             found = _weighted(points, log_p, log_q)
-            lacking = None if wanting is None or 2 * drawn > budget.limit else wanting(found)
+            lacking = None if wanting is None or drawn >= budget.limit else wanting(found)
             if lacking is None:
                 return found
             poor, log_w = poor or not found.k_hat < _FAIR, log_w + lacking

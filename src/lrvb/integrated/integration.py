@@ -30,7 +30,7 @@ from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
 from .tabled import Tabled
-from .wanting import in_sds, uncertain
+from .wanting import for_squares, in_sds, uncertain
 
 NESTED = Nested | Chain | Starred  # whose levels' moments cost as much as the density
 
@@ -176,16 +176,19 @@ def _drawn(
             kept = None
         return np.where(beyond, -np.inf, value)
 
+    def values(x: np.ndarray) -> np.ndarray:
+        return in_sds(_natural(inside, path, x), log)
+
     for looks in range(_LOOKS):
         weighted = integrate(
             target,
             proposal,
-            lambda x, w: fit_blocks(x, w, p),
+            for_squares(lambda x, w: fit_blocks(x, w, p), values),
             wanted,
             seed,
             progress,
-            uncertain(lambda x: in_sds(_natural(inside, path, x), log)),
-            lambda x, w: fit_again(x, w, p),
+            uncertain(values),
+            for_squares(lambda x, w: fit_again(x, w, p), values),
         )
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
