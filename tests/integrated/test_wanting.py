@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from lrvb.integrated.importance import Budget, integrate, tails_of
-from lrvb.integrated.proposals import Gaussian, Mixture, fit_blocks
+from lrvb.integrated.proposals import Gaussian, Mixture, SplitT, fit_blocks
 from lrvb.integrated.wanting import OUTER, TAIL, WANTED, for_squares, in_variances, uncertain
 
 
@@ -53,7 +53,7 @@ def log_normal(s, limit=16384, growth=0.5):
     start = Gaussian(np.zeros(1), np.eye(1))
     budget = Budget(final=1024, rounds=0, limit=limit, growth=growth)
     refit = for_squares(lambda x, w: fit_blocks(x, w, 0), values)
-    wanting = uncertain(values)
+    wanting = uncertain(values, sparing=True)
     return values, integrate(lambda x: -(x[:, 0] ** 2) / 2, start, refit, budget, wanting=wanting)
 
 
@@ -65,6 +65,18 @@ def test_an_sd_of_much_kurtosis_takes_no_more_draws_than_its_error_asks_for():
     assert error < WANTED
     assert len(found.x) <= 1 / WANTED**2
     assert abs(found.sd(values(found.x))[0] / truth - 1) < 3 * error
+
+
+def test_calibrated_draws_are_fewer():
+    """A normal's mean and sd are known from so few draws that their own errors would ask for more."""
+
+    def target(x):
+        return -(x**2).sum(1) / 2
+
+    start = SplitT(np.zeros(2), np.eye(2), np.ones(2), np.ones(2), 7.0)
+    found = integrate(target, start, budget=Budget(256, rounds=0))
+    assert uncertain(lambda x: x)(found) is not None
+    assert uncertain(lambda x: x, sparing=True)(found) is None
 
 
 def test_draws_grow_by_their_share_up_to_the_limit():
@@ -92,7 +104,7 @@ def test_a_share_of_a_proposal_is_where_squares_are():
 
 
 def test_nothing_is_wanted_of_draws_that_do():
-    """From itself a normal has equal weights; of a few draws sds are uncertain, by the squares."""
+    """From itself a normal has equal weights; of a few draws the errors are too large, evenly."""
 
     def target(x):
         return -(x**2).sum(1) / 2
@@ -101,8 +113,10 @@ def test_nothing_is_wanted_of_draws_that_do():
     many, few = (integrate(target, start, budget=Budget(n, rounds=0)) for n in (4096, 256))
     wanting = uncertain(lambda x: x)
     assert wanting(many) is None
-    shares = in_variances(few.x, few.weights)
-    assert_allclose(np.exp(wanting(few)), (1 + shares) / 2, rtol=1e-12)
+    assert_allclose(wanting(few), 0.0, atol=0)
+    of_few, sparing = few.x[:, :1] ** 3, uncertain(lambda x: x[:, :1] ** 3, sparing=True)
+    shares = in_variances(of_few, few.weights)
+    assert_allclose(np.exp(sparing(few)), (1 + shares) / 2, rtol=1e-12)
 
 
 def test_unreliable_weights_alone_want_draws_evenly():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .calibrated import calibrated
 from .cells import TabledCells
 from .chain import Chain
 from .crossed import Crossed
@@ -179,17 +180,26 @@ def _drawn(
     def values(x: np.ndarray) -> np.ndarray:
         return in_sds(_natural(inside, path, x), log)
 
+    sparing = wanted.growth < 1
+
+    def fit(x: np.ndarray, w: np.ndarray) -> Proposal:
+        return fit_blocks(x, w, p)
+
+    def again(x: np.ndarray, w: np.ndarray) -> Proposal:
+        return fit_again(x, w, p)
+
     for looks in range(_LOOKS):
         weighted = integrate(
             target,
             proposal,
-            for_squares(lambda x, w: fit_blocks(x, w, p), values),
+            for_squares(fit, values) if sparing else fit,
             wanted,
             seed,
             progress,
-            uncertain(values),
-            for_squares(lambda x, w: fit_again(x, w, p), values),
+            uncertain(values, sparing),
+            for_squares(again, values) if sparing else again,
         )
+        weighted = calibrated(weighted) if sparing else weighted
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
         checked = (stand or inside).error(points)
@@ -217,9 +227,9 @@ def _drawn(
         found = Integral(natural, weighted, off, whole, first, second, sample, near=tabled)
         return _stated(found, inside) if isinstance(inside, Starred) else found
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), whole, near=tabled)
+        return Integral(natural, weighted, float(checked.max()), whole, near=stand)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), whole, first, second, near=tabled)
+    return Integral(natural, weighted, float(checked.max()), whole, first, second, near=stand)
 
 
 def integrate_scattered(
@@ -287,8 +297,7 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
     cost = inside.cost if isinstance(inside, Factor) else 1.0
-    bound = FROZEN if isinstance(inside, NESTED) else EASY
-    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work, bound):
+    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 
@@ -318,20 +327,22 @@ def _learnt(
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
-    starred = isinstance(inside, Starred)
+    nested = isinstance(inside, NESTED)
     found = learn(
         path.log_density,
         evaluate,
         proposal,
         d,
         lambda x, w: fit_blocks(x, w, p),
-        Budget(final=4096, limit=16384 if starred else 0),
+        Budget(final=4096, limit=16384 if nested else 0, growth=0.5),
         seed,
         progress,
-        mend=isinstance(inside, NESTED),
+        mend=nested,
         known=_known(inside, path) if isinstance(inside, Starred) else NOTHING,
-        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log)) if starred else None,
-        again=(lambda x, w: fit_again(x, w, p)) if starred else None,
+        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log), True)
+        if nested
+        else None,
+        again=(lambda x, w: fit_again(x, w, p)) if nested else None,
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .calibrated import calibrated
 from .importance import Refit, Wanting, Weighted, tails_of, tempered
 from .proposals import Mixture, Proposal
 
@@ -44,25 +45,26 @@ def for_squares(fit: Refit, values: Values) -> Refit:
     return both
 
 
-def uncertain(values: Values) -> Wanting:
+def uncertain(values: Values, sparing: bool = False) -> Wanting:
     """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
     What is given back has log factors of the weights, whose mean under these is 1.
-    Where an sd is uncertain, or few draws decide it, half of those to come are wanted where its variance
-    is: n draws from ½p(1 + (f − μ)²/σ²) leave an error of σ/√n or less, however long the tail of f.
+    Where few draws decide an sd, half of those to come are wanted where its variance is. With `sparing`
+    errors are those of calibrated draws, and so it is with every sd that is uncertain: n draws from
+    ½p(1 + (f − μ)²/σ²) leave an error of σ/√n or less, however long the tail of f.
     """
 
     def wanting(found: Weighted) -> np.ndarray | None:
-        v = values(found.x)
+        v, judged = values(found.x), calibrated(found) if sparing else found
         square = (v - found.mean(v)) ** 2
-        variance = np.maximum(found.mean(square), 1e-300)
         long = tails_of(found.raw, square) >= TAIL
-        sd = np.sqrt(variance)
-        unsure = long if long.any() else found.sd_error(v) > WANTED * sd
-        if unsure.any():
-            return np.log1p(in_variances(v[:, unsure], found.weights)) - np.log(2)
-        poor = not found.k_hat < 0.7 or (found.mean_error(v) > MEAN_ERROR * sd).any()
-        return np.zeros(len(v)) if poor else None
+        sd = np.sqrt(np.maximum(judged.sd(v) ** 2, 1e-300))
+        unsure = judged.sd_error(v) > WANTED * sd
+        if long.any() or (sparing and unsure.any()):
+            few = long if long.any() else unsure
+            return np.log1p(in_variances(v[:, few], found.weights)) - np.log(2)
+        poor = not found.k_hat < 0.7 or (judged.mean_error(v) > MEAN_ERROR * sd).any()
+        return np.zeros(len(v)) if poor or unsure.any() else None
 
     return wanting
 
