@@ -177,8 +177,11 @@ def _drawn(
             kept = None
         return np.where(beyond, -np.inf, value)
 
-    def values(x: np.ndarray) -> np.ndarray:
+    def sds_of(x: np.ndarray) -> np.ndarray:
         return in_sds(_natural(inside, path, x), log)
+
+    def told(x: np.ndarray) -> np.ndarray:
+        return _told(inside, path, log, x)
 
     sparing = wanted.growth < 1
 
@@ -192,12 +195,12 @@ def _drawn(
         weighted = integrate(
             target,
             proposal,
-            for_squares(fit, values) if sparing else fit,
+            for_squares(fit, sds_of) if sparing else fit,
             wanted,
             seed,
             progress,
-            uncertain(values, sparing),
-            for_squares(again, values) if sparing else again,
+            uncertain(told if sparing else sds_of, sparing),
+            for_squares(again, sds_of) if sparing else again,
         )
         weighted = calibrated(weighted) if sparing else weighted
         natural = path.natural(weighted.x)
@@ -373,6 +376,12 @@ def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
     """θ of draws along a path."""
     found = path.natural(x)
     return inside.stated(found) if isinstance(inside, Starred) else found
+
+
+def _told(inside: Integrand, path: Path, log: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What is told of draws along a path: θ with sds, and their logarithms."""
+    theta = _natural(inside, path, x)
+    return np.column_stack([in_sds(theta, log), theta[:, log]])
 
 
 def _known(inside: Starred, path: Path) -> Known:
