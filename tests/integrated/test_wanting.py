@@ -6,8 +6,8 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from lrvb.integrated.importance import Budget, integrate, tails_of
-from lrvb.integrated.proposals import Gaussian
-from lrvb.integrated.wanting import TAIL, in_variances, uncertain
+from lrvb.integrated.proposals import Gaussian, Mixture, SplitT, fit_blocks
+from lrvb.integrated.wanting import OUTER, TAIL, WANTED, for_squares, in_variances, uncertain
 
 
 def drawn(df: float, wanting=None, limit: int = 0):
@@ -44,6 +44,65 @@ def test_they_mend_the_sd():
     assert abs(plain.sd(plain.x)[0] - truth) > 0.05 * truth
 
 
+def log_normal(s, limit=16384, growth=0.5):
+    """Draws of x ~ N(0, 1) for the sd of e^{sx}, whose kurtosis is 8.9 with s = ½; how many in a limit."""
+
+    def values(x):
+        return np.exp(s * x)
+
+    start = Gaussian(np.zeros(1), np.eye(1))
+    budget = Budget(final=1024, rounds=0, limit=limit, growth=growth)
+    refit = for_squares(lambda x, w: fit_blocks(x, w, 0), values)
+    wanting = uncertain(values, sparing=True)
+    return values, integrate(lambda x: -(x[:, 0] ** 2) / 2, start, refit, budget, wanting=wanting)
+
+
+def test_an_sd_of_much_kurtosis_takes_no_more_draws_than_its_error_asks_for():
+    """From the posterior itself (κ − 1)/4·0.02² = 4900; from where the variance is at most 1/0.02²."""
+    values, found = log_normal(0.5)
+    truth = np.sqrt(np.expm1(0.25) * np.exp(0.25))
+    error = found.sd_error(values(found.x))[0] / truth
+    assert error < WANTED
+    assert len(found.x) <= 1 / WANTED**2
+    assert abs(found.sd(values(found.x))[0] / truth - 1) < 3 * error
+
+
+def test_calibrated_draws_are_fewer():
+    """A normal's mean and sd are known from so few draws that their own errors would ask for more."""
+
+    def target(x):
+        return -(x**2).sum(1) / 2
+
+    start = SplitT(np.zeros(2), np.eye(2), np.ones(2), np.ones(2), 7.0)
+    found = integrate(target, start, budget=Budget(256, rounds=0))
+    assert uncertain(lambda x: x)(found) is not None
+    assert uncertain(lambda x: x, sparing=True)(found) is None
+
+
+def test_draws_grow_by_their_share_up_to_the_limit():
+    """A limit that is not a multiple of what was drawn is reached nevertheless."""
+    _, found = log_normal(1.5, limit=1536, growth=0.25)
+    assert len(found.x) == 1024 + 256 + 256
+
+
+def test_a_share_of_a_proposal_is_where_squares_are():
+    """Of e^{sx}: fitted to p(f − μ)²/σ², which has its weights' mean."""
+    x = Gaussian(np.zeros(1), np.eye(1)).draw(4096, 0)
+    w = np.full(4096, 1 / 4096)
+
+    def fit(x, w):
+        return fit_blocks(x, w, 0)
+
+    found = for_squares(fit, np.exp)(x, w)
+    assert isinstance(found, Mixture)
+    assert_allclose(found.weights, [1 - OUTER, OUTER])
+    share = w * in_variances(np.exp(x), w)
+    outer = fit(x, share / share.sum())
+    assert_allclose(found.parts[1].log_density(x), outer.log_density(x), atol=1e-3)
+    constant = for_squares(fit, np.ones_like)(x, w)
+    assert_allclose(constant.log_density(x), fit(x, w).log_density(x))
+
+
 def test_nothing_is_wanted_of_draws_that_do():
     """From itself a normal has equal weights; of a few draws the errors are too large, evenly."""
 
@@ -55,6 +114,17 @@ def test_nothing_is_wanted_of_draws_that_do():
     wanting = uncertain(lambda x: x)
     assert wanting(many) is None
     assert_allclose(wanting(few), 0.0, atol=0)
+    of_few, sparing = few.x[:, :1] ** 3, uncertain(lambda x: x[:, :1] ** 3, sparing=True)
+    shares = in_variances(of_few, few.weights)
+    assert_allclose(np.exp(sparing(few)), (1 + shares) / 2, rtol=1e-12)
+
+
+def test_unreliable_weights_alone_want_draws_evenly():
+    """Nothing is uncertain of a constant, though a few draws have most of the weight."""
+    start = Gaussian(np.zeros(1), 0.5 * np.eye(1))
+    found = integrate(lambda x: -(x[:, 0] ** 2) / 2, start, budget=Budget(2**16, rounds=0))
+    assert found.k_hat > 0.7
+    assert_allclose(uncertain(np.zeros_like)(found), 0.0, atol=0)
 
 
 def test_shares_of_variances_have_mean_one():

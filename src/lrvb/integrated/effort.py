@@ -12,7 +12,7 @@ from .importance import Budget
 EASY = 1.2e8  # evaluations of a row's density within which all draws are taken: about two seconds
 FROZEN = 1e7  # evaluations from which on frozen sums save time: about a sixth of a second
 FEW_LEVELS = 100  # below which hardly any log density is smooth enough for them
-QUICK = 2e7  # evaluations that are never worth saving: about a third of a second
+QUICK = 5e6  # evaluations that are never worth saving: less than a tenth of a second
 LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 APART = 100_000  # rows from which on sums may be over parts that are elsewhere
@@ -29,10 +29,13 @@ def enough(d: int, levels: int) -> Budget:
 
 
 def fewer(budget: Budget, d: int, work: float) -> Budget:
-    """Half of them to begin with, where a point costs more than its share of the answers."""
-    if d > 6 or budget.final > 2048 or work * budget.final < QUICK:
+    """Half of them to begin with, and as few more as will do, where a point costs more than its share."""
+    if work * budget.final < QUICK:
         return budget
-    return replace(budget, final=budget.final // 2, explore=budget.explore // 2)
+    budget = replace(budget, growth=0.5)
+    return (
+        budget if d > 6 else replace(budget, final=budget.final // 2, explore=budget.explore // 2)
+    )
 
 
 def affordable(budget: Budget, work: float) -> Budget:

@@ -24,7 +24,7 @@ from .regression import lifted
 
 MOST = 2e6  # nodes that are kept
 _POINTS = 128  # at a time: what fits a processor's cache with a group's nodes
-_FINER = (0.5, 0.7, 1.0, 1.4, 2.0)  # steps of the sums at one point, over those that are tried here
+_FINER = (0.5, 1.0, 1.4, 2.0)  # steps of the sums at one point, over those that are tried here
 _TOLERANCE = 1e-2  # of the whole log density
 _SHIFT = 0.3  # of a step, by which nodes are moved to see what they leave out
 _ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g

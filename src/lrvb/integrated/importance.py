@@ -24,6 +24,7 @@ Wanting = Callable[["Weighted"], "np.ndarray | None"]
 _DEFENCE = 0.05  # share of every round drawn from the start, whose tails no fit can forget
 _COLDEST = 1e-6  # power of weights below which no more of them will be effective
 _ENOUGH = 0.5  # effective share of a round's draws from which no further round is needed
+_PULLED = 0.99  # of a draw by which controls may follow it, at most
 _SLIGHT = 0.05  # share of a variance below which the shape of its tail does not matter
 _FAIR = 0.5  # k-hat of the weights from which on a proposal is mended while more are drawn
 
@@ -33,7 +34,7 @@ class Budget:
     """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
 
     Without rounds all draws come from the start.
-    `limit` is what `final` may grow to, by doubling, where it is not enough.
+    `limit` is what `final` may grow to where it is not enough, by a `growth` of all that were drawn so far.
     """
 
     final: int = 2048
@@ -41,6 +42,7 @@ class Budget:
     rounds: int = 2
     most: int = 6
     limit: int = 0
+    growth: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,8 @@ class Weighted:
     """Draws x (n, d) with normalised weights (n,); k_hat judges the weights, ess counts their worth.
 
     log_evidence is log ∫ exp(target), with its Monte Carlo error; `raw` are the unsmoothed weights;
-    log_p and log_q are log densities (n,) of the target and of what was drawn from.
+    log_p and log_q are log densities (n,) of the target and of what was drawn from. controls (n, K) are
+    orthonormal columns whose sums over draws are known, if weights were `calibrated` by them.
     """
 
     x: np.ndarray
@@ -60,6 +63,7 @@ class Weighted:
     ess: float
     log_evidence: float
     log_evidence_error: float
+    controls: np.ndarray | None = field(default=None, repr=False)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """E f from its values at the draws (n, ...)."""
@@ -70,20 +74,34 @@ class Weighted:
         centered = values - self.mean(values)
         return np.sqrt(self.mean(centered**2))
 
+    def error(self, added: np.ndarray) -> np.ndarray:
+        """Standard errors of sums of what draws add (n, ...), of mean zero, as if they were independent.
+
+        A Sobol net's are smaller. What controls explain of them has none; what is left of a draw that pulls
+        the fit to itself is made larger by as much as it pulled.
+        """
+        if self.controls is None:
+            return np.sqrt((added**2).sum(axis=0))
+        Q, flat = self.controls, added.reshape(len(added), -1)
+        pulled = np.minimum((Q**2).sum(axis=1), _PULLED)
+        left = (flat - Q @ (Q.T @ flat)) / (1 - pulled)[:, None]
+        return np.sqrt((left**2).sum(axis=0)).reshape(added.shape[1:])
+
     def mean_error(self, values: np.ndarray) -> np.ndarray:
-        """Standard error of `mean` as if draws were independent; a Sobol net's is smaller."""
-        centered = values - self.mean(values)
-        return np.sqrt(np.tensordot(self.raw**2, centered**2, axes=1))
+        """Standard error of `mean`."""
+        return self.error(self._by_raw(values) * (values - self.mean(values)))
 
     def sd_error(self, values: np.ndarray) -> np.ndarray:
         """Standard error of `sd`, by its influence function ((f − μ)² − σ²)/2σ."""
         square = (values - self.mean(values)) ** 2
         variance = np.maximum(self.mean(square), np.finfo(float).tiny)
-        raw = self.raw.reshape(
-            -1, *(1,) * (values.ndim - 1)
-        )  # first, of draws too far out to be squared
-        error = np.sqrt(((raw * (square / variance - 1)) ** 2).sum(axis=0))
+        # weights first, of draws too far out to be squared
+        error = self.error(self._by_raw(values) * (square / variance - 1))
         return error * np.sqrt(variance) / 2
+
+    def _by_raw(self, values: np.ndarray) -> np.ndarray:
+        """Unsmoothed weights in the shape of values (n, ...)."""
+        return self.raw.reshape(-1, *(1,) * (values.ndim - 1))
 
     def quantile(self, values: np.ndarray, p: float | np.ndarray) -> np.ndarray:
         """Quantiles of f from its values (n,), linear between the middles of its steps."""
@@ -140,7 +158,9 @@ def integrate(
         xs, values = [before[1]], [before[2]]
     last, drawn, poor = budget.rounds == 0, 0, False
     while True:
-        n = max(budget.final, drawn) if last else budget.explore * (2 if poor else 1)
+        n = budget.explore * (2 if poor else 1)
+        if last:
+            n = min(int(budget.growth * drawn), budget.limit - drawn) if drawn else budget.final
         x = proposals[-1].draw(n, seed + len(counts))
         counts.append(n)
         xs.append(x)
@@ -153,7 +173,7 @@ def integrate(
         if last:
             drawn += n
             found = _weighted(points, log_p, log_q)
-            lacking = None if wanting is None or 2 * drawn > budget.limit else wanting(found)
+            lacking = None if wanting is None or drawn >= budget.limit else wanting(found)
             if lacking is None:
                 return found
             poor, log_w = poor or not found.k_hat < _FAIR, log_w + lacking

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .calibrated import calibrated
 from .cells import TabledCells
 from .chain import Chain
 from .crossed import Crossed
@@ -32,7 +33,7 @@ from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
 from .tabled import Tabled
-from .wanting import in_sds, uncertain
+from .wanting import for_squares, in_sds, uncertain
 
 NESTED = Nested | Chain | Starred  # whose levels' moments cost as much as the density
 
@@ -180,17 +181,32 @@ def _drawn(
             kept = None
         return np.where(beyond, -np.inf, value)
 
+    def sds_of(x: np.ndarray) -> np.ndarray:
+        return in_sds(_natural(inside, path, x), log)
+
+    def told(x: np.ndarray) -> np.ndarray:
+        return _told(inside, path, log, x)
+
+    sparing = wanted.growth < 1
+
+    def fit(x: np.ndarray, w: np.ndarray) -> Proposal:
+        return fit_blocks(x, w, p)
+
+    def again(x: np.ndarray, w: np.ndarray) -> Proposal:
+        return fit_again(x, w, p)
+
     for looks in range(_LOOKS):
         weighted = integrate(
             target,
             proposal,
-            lambda x, w: fit_blocks(x, w, p),
+            for_squares(fit, sds_of) if sparing else fit,
             wanted,
             seed,
             progress,
-            uncertain(lambda x: in_sds(_natural(inside, path, x), log)),
-            lambda x, w: fit_again(x, w, p),
+            uncertain(told if sparing else sds_of, sparing),
+            for_squares(again, sds_of) if sparing else again,
         )
+        weighted = calibrated(weighted) if sparing else weighted
         natural = path.natural(weighted.x)
         points = natural[resampled(weighted.weights, _CHECKED)]
         checked = (stand or inside).error(points)
@@ -218,9 +234,9 @@ def _drawn(
         found = Integral(natural, weighted, off, whole, first, second, sample, near=tabled)
         return _stated(found, inside) if isinstance(inside, Starred) else found
     if kept is None:
-        return Integral(natural, weighted, float(checked.max()), whole, near=tabled)
+        return Integral(natural, weighted, float(checked.max()), whole, near=stand)
     first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return Integral(natural, weighted, float(checked.max()), whole, first, second, near=tabled)
+    return Integral(natural, weighted, float(checked.max()), whole, first, second, near=stand)
 
 
 def integrate_scattered(
@@ -295,8 +311,7 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
     """Whether a cubic through few points ends in time, where all draws would take long."""
     work = share * inside.work
     cost = inside.cost if isinstance(inside, Factor) else 1.0
-    bound = FROZEN if isinstance(inside, NESTED) else EASY
-    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work, bound):
+    if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work):
         return False
     return work * (points_needed(d) + 2 * CHECKED) <= LONG
 
@@ -326,20 +341,22 @@ def _learnt(
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
-    starred = isinstance(inside, Starred)
+    nested = isinstance(inside, NESTED)
     found = learn(
         path.log_density,
         evaluate,
         proposal,
         d,
         lambda x, w: fit_blocks(x, w, p),
-        Budget(final=4096, limit=16384 if starred else 0),
+        Budget(final=4096, limit=16384 if nested else 0, growth=0.5),
         seed,
         progress,
-        mend=isinstance(inside, NESTED),
+        mend=nested,
         known=_known(inside, path) if isinstance(inside, Starred) else NOTHING,
-        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log)) if starred else None,
-        again=(lambda x, w: fit_again(x, w, p)) if starred else None,
+        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log), True)
+        if nested
+        else None,
+        again=(lambda x, w: fit_again(x, w, p)) if nested else None,
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
@@ -370,6 +387,12 @@ def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
     """θ of draws along a path."""
     found = path.natural(x)
     return inside.stated(found) if isinstance(inside, Starred) else found
+
+
+def _told(inside: Integrand, path: Path, log: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What is told of draws along a path: θ with sds, and their logarithms."""
+    theta = _natural(inside, path, x)
+    return np.column_stack([in_sds(theta, log), theta[:, log]])
 
 
 def _known(inside: Starred, path: Path) -> Known:

@@ -9,6 +9,7 @@ that does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import comb
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import LrvbError
+from .calibrated import calibrated
 from .importance import Budget, Refit, Wanting, Weighted, integrate, resampled
 from .inside import Evaluated
 from .proposals import Proposal, Target
@@ -23,6 +25,7 @@ from .proposals import Proposal, Target
 OFF = 0.03  # root mean square of what the cubic is off by: no mean is moved by more of its sd
 K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
+_LOOK = 1024  # draws of what may not do yet
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS, _MENDED = 4, 8  # fits, and those where what they are off by is learnt too
 _PLAIN = 2  # fits before that is
@@ -200,11 +203,13 @@ def learn(
 ) -> Learnt:
     """Draws of exp(target)/Z; `NotSmooth` if no cubic will do. `evaluate` has moments beside its values.
 
-    With `mend` what two cubics are off by is learnt too. A cubic is of what is not `known`.
+    With `mend` what two cubics are off by is learnt too, and all draws are made where few were of the
+    density; so it is told twice what is off. A cubic is of what is not `known`.
     """
     m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
     value = target(x)
+    look = replace(budget, final=_LOOK, limit=0) if mend else budget
     for round_ in range(_MENDED if mend else _ROUNDS):
         finite = np.isfinite(value)
         if finite.sum() < m / 2:
@@ -217,22 +222,23 @@ def learn(
             break
         rest: Target = Mended(cubic, *points) if mend and round_ >= _PLAIN else cubic
         fitted = _with(known, rest)
-        more = wanting if off < _HOPELESS else None  # draws of what may not do yet would be wasted
-        weighted = integrate(fitted, start, refit, budget, seed, None, more, again)
+        whole = not mend or off < OFF  # as soon as few draws have been of the density
+        of, more = (budget, wanting) if whole else (look, None)
+        weighted = integrate(fitted, start, refit, of, seed, None, more, again)
+        weighted = calibrated(weighted) if mend else weighted
         at = resampled(weighted.weights, CHECKED, seed + round_)
         if known is not NOTHING and weighted.ess < CHECKED:  # a polynomial that went astray
             others = start.draw(CHECKED, seed + round_ + 1)
             x, value = np.concatenate([x, others]), np.concatenate([value, target(others)])
             continue
-        checked = evaluate(weighted.x[at])
-        x = np.concatenate([x, weighted.x[at]])
-        value = np.concatenate([value, checked.value])
+        checked = evaluate(weighted.x[at]) if whole else None
+        exact = target(weighted.x[at]) if checked is None else checked.value
+        x, value = np.concatenate([x, weighted.x[at]]), np.concatenate([value, exact])
         if progress is not None:
             progress(len(x), len(x))
-        difference = checked.value - fitted(weighted.x[at])
+        difference = exact - fitted(weighted.x[at])
         off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
-        enough = wanting is None or more is not None or wanting(weighted) is None
-        if off < OFF and weighted.k_hat < K_HAT and enough:
+        if checked is not None and off < OFF and weighted.k_hat < K_HAT:
             return Learnt(weighted, off, at, checked)
     raise NotSmooth(
         f"A cubic through {len(x)} points of the log density is off by {off:.2g} over the posterior, more "

@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .importance import Wanting, Weighted, tails_of
+from .calibrated import calibrated
+from .importance import Refit, Wanting, Weighted, tails_of, tempered
+from .proposals import Mixture, Proposal
+
+Values = Callable[[np.ndarray], np.ndarray]  # of points (n, d), (n, q)
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte Carlo may leave
 WANTED = 0.02  # of an sd, above which more draws are taken
+OUTER = 0.3  # share of the draws from where variances come from
 TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known
 
 
@@ -24,25 +29,42 @@ def in_variances(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (square[:, varies] / variance[varies]).sum(1) / max(int(varies.sum()), 1)
 
 
-def uncertain(values: Callable[[np.ndarray], np.ndarray]) -> Wanting:
+def for_squares(fit: Refit, values: Values) -> Refit:
+    """As `fit`, with a share of the draws from where the variances of values (n, q) come from."""
+
+    def both(x: np.ndarray, weights: np.ndarray) -> Proposal:
+        keep = weights > 0
+        w = weights[keep]
+        with np.errstate(divide="ignore"):
+            log_w = np.log(w * in_variances(values(x[keep]), w))
+        if not np.isfinite(log_w).any():
+            return fit(x, weights)
+        outer = fit(x[keep], tempered(log_w, 6 * x.shape[1]))
+        return Mixture((fit(x, weights), outer), np.array([1 - OUTER, OUTER]))
+
+    return both
+
+
+def uncertain(values: Values, sparing: bool = False) -> Wanting:
     """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
     What is given back has log factors of the weights, whose mean under these is 1.
-    Where few draws decide an sd, half of those to come are wanted where its variance is.
+    Where few draws decide an sd, half of those to come are wanted where its variance is. With `sparing`
+    errors are those of calibrated draws, and so it is with every sd that is uncertain: n draws from
+    ½p(1 + (f − μ)²/σ²) leave an error of σ/√n or less, however long the tail of f.
     """
 
     def wanting(found: Weighted) -> np.ndarray | None:
-        v = values(found.x)
+        v, judged = values(found.x), calibrated(found) if sparing else found
         square = (v - found.mean(v)) ** 2
-        variance = np.maximum(found.mean(square), 1e-300)
         long = tails_of(found.raw, square) >= TAIL
-        if long.any():
-            return np.log1p(in_variances(v[:, long], found.weights)) - np.log(2)
-        sd = np.sqrt(variance)
-        poor = not found.k_hat < 0.7 or (found.mean_error(v) > MEAN_ERROR * sd).any()
-        if poor or (found.sd_error(v) > WANTED * sd).any():
-            return np.zeros(len(v))
-        return None
+        sd = np.sqrt(np.maximum(judged.sd(v) ** 2, 1e-300))
+        unsure = judged.sd_error(v) > WANTED * sd
+        if long.any() or (sparing and unsure.any()):
+            few = long if long.any() else unsure
+            return np.log1p(in_variances(v[:, few], found.weights)) - np.log(2)
+        poor = not found.k_hat < 0.7 or (judged.mean_error(v) > MEAN_ERROR * sd).any()
+        return np.zeros(len(v)) if poor or unsure.any() else None
 
     return wanting
 

@@ -17,11 +17,12 @@ from ..engine.objective import Objective
 from ..engine.response import Response
 from ..integrated.importance import Earlier
 from ..integrated.proposals import SplitT
+from ..integrated.wanting import Values
 from ..numerics.algebra import gram
 from ..numerics.double import in_double
 from ..statement.model import asked, join
 from ..statement.parameters import initial
-from .proposal import Values, around
+from .proposal import around
 from .target import Target
 
 SOME = 1000  # rows that tell the model where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,16 +9,12 @@ from scipy.linalg import solve_triangular
 
 from ..engine.modes import Mode, share_of
 from ..engine.response import Response
-from ..integrated.importance import Refit, tempered
+from ..integrated.importance import Refit
 from ..integrated.proposals import Mixture, Proposal, SplitT, fit_blocks
-from ..integrated.wanting import in_variances
 from .estimate import estimate_of
 from .target import Target, free_coordinates
 
-Values = Callable[[np.ndarray], np.ndarray]
-
 FEW = 20  # coordinates up to which a proposal of two t's is fitted
-OUTER = 0.3  # share of the draws from where variances come from
 STEP = 1e-5  # of a difference in coordinates, whose scale is one by construction
 REACHED = 0.25  # of a mode's share of the evidence that draws must have found near it
 
@@ -106,19 +101,3 @@ def refitted(d: int) -> Refit:
         return SplitT(mean, 1.1 * root, np.ones(d), np.ones(d), max(7.0, d / 2))
 
     return one
-
-
-def for_squares(fit: Refit, values: Values) -> Refit:
-    """As `fit`, with a share of the draws from where the variances of values (n, q) come from."""
-
-    def both(x: np.ndarray, weights: np.ndarray) -> Proposal:
-        keep = weights > 0
-        w = weights[keep]
-        with np.errstate(divide="ignore"):
-            log_w = np.log(w * in_variances(values(x[keep]), w))
-        if not np.isfinite(log_w).any():
-            return fit(x, weights)
-        outer = fit(x[keep], tempered(log_w, 6 * x.shape[1]))
-        return Mixture((fit(x, weights), outer), np.array([1 - OUTER, OUTER]))
-
-    return both

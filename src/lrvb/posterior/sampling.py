@@ -10,13 +10,12 @@ from ..engine.second_order import refine
 from ..errors import LrvbError
 from ..integrated.importance import Budget, Wanting, Weighted, integrate
 from ..integrated.proposals import Gaussian, Proposal, SplitT
+from ..integrated.wanting import Values, for_squares
 from ..numerics.hmc import Chains, hmc, r_hat
 from .proposal import (
     Around,
-    Values,
     around,
     around_all,
-    for_squares,
     missed,
     moments,
     refitted,

@@ -315,8 +315,9 @@ def certify(
     square = away**2 + within
     variance = weights @ square
     sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-    mean_error = np.sqrt(raw**2 @ away**2) / sd
-    sd_error = np.sqrt(raw**2 @ (square - variance) ** 2) / (2 * sd**2)
+    added = np.zeros((2, len(w.raw), len(sd)))
+    added[:, at] = raw[:, None] * np.stack([away / sd, (square - variance) / (2 * sd**2)])
+    mean_error, sd_error = w.error(added[0]), w.error(added[1])
     if integral.noise is not None:
         noise = integral.noise[at] - weights @ integral.noise[at]
         by = weights[:, None] * noise / np.sqrt(noise.shape[1])
