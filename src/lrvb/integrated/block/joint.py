@@ -57,7 +57,7 @@ class Joint:
     def log_weights(self, fitted: Fitted) -> np.ndarray:
         """log p(y, c_s, u) − log q(c_s) of every draw, (S,)."""
         layout, rows, u = self.layout, self.layout.rows, fitted.u
-        precisions, w = layout.precisions(u), fitted.Q.w
+        precisions, w = layout.precisions(u), fitted.rows.w
         prior = block_diag(
             rows.P, *(np.kron(np.eye(layout.factors[g].levels), precisions[g]) for g in self.drawn)
         )

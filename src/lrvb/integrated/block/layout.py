@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,6 +13,10 @@ from ..coordinates import FREE, Kind
 from ..matrix_free.sums import Factor, factors_of
 from ..regression import Regression
 from ..terms import Spread, Term, split_by_size
+from .rows import Rows, RowsHere
+
+if TYPE_CHECKING:
+    from .precision import Variances
 
 MANY, FEWEST = 40_000, 400  # rows, and levels, of which sums are made for all
 PARTS = 16  # of the levels that stand for all, and probes: what differs between them tells what that is worth
@@ -91,6 +96,13 @@ class Layout:
         for term, part, spread in zip(self.terms, parts, self.spreads(u), strict=True):
             total = total + term.log_prior(part, spread)
         return total
+
+    def begin(
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
+    ) -> Rows:
+        """The rows at means of all coefficients."""
+        v = np.zeros(self.N) if variances is None else variances.of_rows(self)
+        return RowsHere(self, self.predictor(beta, z), v)
 
     def predictor(self, beta: np.ndarray, z: Sequence[np.ndarray]) -> np.ndarray:
         """η of the rows from β (p,) and each factor's levels (K, q)."""

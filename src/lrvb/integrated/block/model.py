@@ -220,7 +220,7 @@ class Block:
         """One draw of all levels given each of n points: normal, as wide as each level is there."""
         assert self.Q is not None
         W, away = self._away(theta)
-        noise = np.concatenate(draw(self.Q.schur, self.Q.scaled, len(theta), rng, normals)).T
+        noise = np.concatenate(draw(self.Q.schur, self.Q.rows.scaled, len(theta), rng, normals)).T
         kept = np.concatenate([_diagonal(C).ravel() for C in self.blocks])
         mean, variance = np.zeros((2, *noise.shape))
         for j, point in enumerate(self.points):

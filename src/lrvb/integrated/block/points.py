@@ -74,7 +74,7 @@ class Fits:
                 f"No Gaussian block at the hyperparameters {u}: {error}.", point=u
             ) from error
         if tilt is None:
-            self.starts = [*self.starts[-7:], (u, Start(found.beta, found.z, found.v))]
+            self.starts = [*self.starts[-7:], (u, Start(found.beta, found.z, found.Q.variances))]
         return found
 
     def at(self, u: np.ndarray) -> Point:
