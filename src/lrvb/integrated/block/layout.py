@@ -30,9 +30,11 @@ class Layout:
 
     direct: bool | None = None
 
-    def __init__(self, rows: Regression, terms: Sequence[Term]):
+    def __init__(
+        self, rows: Regression, terms: Sequence[Term], factors: Sequence[Factor] | None = None
+    ):
         self.rows, self.terms = rows, tuple(terms)
-        self.factors: list[Factor] = factors_of(terms)
+        self.factors: list[Factor] = factors_of(terms) if factors is None else list(factors)
         self.N, self.p = len(rows.X), rows.p
         self.constant = rows.likelihood.constant(rows.columns)
         self.hyper = sum(term.size for term in terms)
@@ -42,6 +44,10 @@ class Layout:
         """Kinds of θ."""
         own = [kind for term in self.terms for kind in term.kinds]
         return FREE * self.p + own + self.rows.likelihood.kinds
+
+    def on(self, terms: Sequence[Term]) -> Layout:
+        """The same rows with other coordinates of the terms."""
+        return Layout(self.rows, terms)
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -59,6 +65,34 @@ class Layout:
                     values, place = np.unique(column, return_inverse=True)
                     key = np.unique(key * len(values) + place, return_inverse=True)[1]
         return key
+
+    @cached_property
+    def own(self) -> list[np.ndarray]:
+        """Levels of each factor that have rows."""
+        return [np.unique(factor.codes) for factor in self.factors]
+
+    @cached_property
+    def one_of_cells(self) -> np.ndarray:
+        """One row of each cell."""
+        return np.unique(self.cells, return_index=True)[1]
+
+    @cached_property
+    def _marks(self) -> np.ndarray:
+        """64 bits of each cell that hang on its levels and columns alone, as if thrown."""
+        at = self.one_of_cells
+        mark = np.zeros(len(at), dtype=np.uint64)
+        for factor in self.factors:
+            mark = mixed(mark + factor.codes[at].astype(np.uint64))
+            for column in factor.R[at].T:
+                mark = mixed(mark + np.ascontiguousarray(column + 0.0).view(np.uint64))
+        return mark
+
+    def signs_of_cells(self, j: int) -> np.ndarray:
+        """±1 of each cell for the j-th draw."""
+        marks, bit = self._marks, np.uint64(j % 64)
+        for _ in range(j // 64):
+            marks = mixed(marks)
+        return 2.0 * ((marks >> bit) & np.uint64(1)) - 1.0
 
     @cached_property
     def chosen(self) -> list[np.ndarray]:
@@ -101,6 +135,12 @@ class Layout:
         self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
     ) -> Rows:
         """The rows at means of all coefficients."""
+        return self.begin_here(beta, z, variances)
+
+    def begin_here(
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
+    ) -> RowsHere:
+        """The same of rows that are here."""
         v = np.zeros(self.N) if variances is None else variances.of_rows(self)
         return RowsHere(self, self.predictor(beta, z), v)
 
@@ -122,3 +162,11 @@ class Layout:
             np.stack([np.bincount(f.codes, g * f.R[:, i], f.levels) for i in range(f.q)], axis=1)
             for f in self.factors
         ]
+
+
+def mixed(x: np.ndarray) -> np.ndarray:
+    """Whole numbers of 64 bits turned into others that look thrown: SplitMix64's step (Steele et al. 2014)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

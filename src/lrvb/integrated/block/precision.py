@@ -12,11 +12,11 @@ import numpy as np
 
 from ..matrix_free.covariances import Covariances, covariances
 from ..matrix_free.direct import Direct, is_small
-from ..matrix_free.draws import signs
+from ..matrix_free.draws import draw, normals, signs
 from ..matrix_free.schur import Schur
 from ..matrix_free.sums import Sums
 from .layout import PARTS, Layout
-from .rows import RowsHere
+from .rows import Rows
 
 LARGEST, PAIRS = 1500, 3e7  # coefficients, and products, up to which S is a dense matrix
 
@@ -25,7 +25,7 @@ class Precision:
     """From sums of weighted rows and Λ of each factor's levels; the rows are asked where draws need them."""
 
     def __init__(
-        self, layout: Layout, sums: Sums, precisions: Sequence[np.ndarray], rows: RowsHere
+        self, layout: Layout, sums: Sums, precisions: Sequence[np.ndarray], rows: Rows
     ):
         self.layout, self.sums, self.rows = layout, sums, rows
         if layout.direct is None:  # which weights do not change
@@ -69,6 +69,10 @@ class Precision:
         size = self.layout.sizes[0]
         return np.concatenate(self.schur.coefficients(b[:size], b[size:]))
 
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """`count` draws of all levels' coefficients given β, (M, count)."""
+        return np.concatenate(draw(self.schur, self.rows.noise, count, rng, normals))
+
     def logdet(self) -> np.ndarray:
         """log |Q| by each of fixed probes, (PARTS,); all the same where it is exact."""
         own = float(np.linalg.slogdet(self.S)[1])
@@ -81,7 +85,7 @@ class Precision:
     @cached_property
     def covariances(self) -> Covariances:
         """Of levels given β."""
-        return covariances(self.schur, self.rows.scaled)
+        return covariances(self.schur, self.rows.noise)
 
     @cached_property
     def variances(self) -> Variances:

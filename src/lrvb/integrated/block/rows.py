@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from ..matrix_free.draws import Noise, signs
 from ..matrix_free.sums import Sums, sum_rows
 from .averages import Averages, average, nodes, sd_of
 
@@ -101,6 +102,10 @@ class Rows(Protocol):
         """Sums at each factor's nodes and their weights; the rest of `chosen` levels alone."""
 
 
+    def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
+        """Σ_n √w_n c_n e_n of each factor's levels, (Kq, count), with signs or normal e. See: Perturbed."""
+
+
 class Lean(NamedTuple):
     """Rows `at` (m,): η = η̄ + aᵀt + what is left, of sd `left`, with t a standard normal level."""
 
@@ -129,14 +134,10 @@ class RowsHere:
         layout, rows = self.layout, self.layout.rows
         self.at = average(rows.likelihood, rows.columns, phi, self.eta, self.v, widest)
         self.w = np.maximum(self.at.information, LEAST)
-        sums = sum_rows(self.scaled, rows.X * np.sqrt(self.w)[:, None], np.zeros(layout.N))
-        return Weighed(rows.X.T @ self.at.score, layout.by_level(self.at.score), sums)
-
-    @property
-    def scaled(self) -> list:
-        """Factors of rows whose residuals have sd 1."""
         root = np.sqrt(self.w)[:, None]
-        return [f._replace(R=f.R * root, weights=None) for f in self.layout.factors]
+        scaled = [f._replace(R=f.R * root, weights=None) for f in layout.factors]
+        sums = sum_rows(scaled, rows.X * root, np.zeros(layout.N))
+        return Weighed(rows.X.T @ self.at.score, layout.by_level(self.at.score), sums)
 
     def step(
         self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
@@ -222,6 +223,19 @@ class RowsHere:
                 rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
             found.append(table)
         return Tables(found, rest)
+
+    def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
+        """One e for all rows of a cell, whose c are alike; its signs are its own, wherever the rows are."""
+        layout = self.layout
+        at = layout.one_of_cells
+        size = np.sqrt(np.bincount(layout.cells, self.w))
+        found = [np.empty((f.levels, f.q, count)) for f in layout.factors]
+        for j in range(count):
+            e = size * (layout.signs_of_cells(j) if noise is signs else noise(rng, size.shape))
+            for by, factor in zip(found, layout.factors, strict=True):
+                for i, r in enumerate(factor.R[at].T):
+                    by[:, i, j] = np.bincount(factor.codes[at], e * r, factor.levels)
+        return [by.reshape(-1, count) for by in found]
 
     def _of_cells(self, phi: list[float], at: np.ndarray, widest: float) -> float:
         """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""

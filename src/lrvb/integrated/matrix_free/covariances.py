@@ -16,9 +16,8 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from .direct import Direct, block_diagonal
-from .draws import draw
+from .draws import Perturbed, draw
 from .schur import ROUGHLY, Schur, inverse, multiplied
-from .sums import Factor
 
 DRAWS = 64
 KEPT = (
@@ -39,7 +38,7 @@ class Covariances(Protocol):
         """Var Σ_f R_f z_f of m rows from each factor's levels (m,), −1 for none, and R (m, q)."""
 
 
-def covariances(schur: Schur, factors: Sequence[Factor]) -> Covariances:
+def covariances(schur: Schur, perturbed: Perturbed) -> Covariances:
     """By the best way there is."""
     if len(schur.sums.levels) == 1:
         return Alone(schur)
@@ -47,7 +46,7 @@ def covariances(schur: Schur, factors: Sequence[Factor]) -> Covariances:
         return Nested(schur)
     if isinstance(schur, Direct) and not schur.sparse:
         return Dense(schur)
-    return Drawn(schur, factors)
+    return Drawn(schur, perturbed)
 
 
 class Alone:
@@ -162,13 +161,13 @@ class Dense:
 class Drawn:
     """By draws from fixed signs, the mean of each coefficient of the rest regressed out of them, exactly."""
 
-    def __init__(self, schur: Schur, factors: Sequence[Factor]):
+    def __init__(self, schur: Schur, perturbed: Perturbed):
         self.schur, self.sums = schur, schur.sums
         sums = self.sums
         size = sums.levels[0] * sums.q[0] + sums.r
         self.count = int(np.clip(KEPT // size, 24, DRAWS))
         self.error = float(np.sqrt(0.5 / self.count))  # of what is estimated alone
-        first, rest = draw(schur, factors, self.count)
+        first, rest = draw(schur, perturbed, self.count)
         A = self._means()
         W = schur.solve(A, ROUGHLY)
         U = -multiplied(schur.E, sums.B @ W)

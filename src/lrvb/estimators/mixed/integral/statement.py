@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import LrvbError
+from ....integrated.block.layout import Layout
 from ....integrated.block.model import Block
 from ....integrated.choice import choose
 from ....integrated.crossed import MOST_DRAWN
@@ -64,7 +65,7 @@ class Statement(NamedTuple):
             terms = tuple(replace(t, as_they_are=True) if t.at_zero else t for t in terms)
             other = self._replace(terms=terms)
             if isinstance(inside, Block):
-                yield other._replace(inside=Block(self.rows, terms, inside.why))
+                yield other._replace(inside=Block(inside.layout.on(terms), inside.why))
             elif isinstance(inside, Slopes):
                 yield other._replace(inside=inside.on(self.rows, terms))
             elif isinstance(inside, Normal) and self._has_rows:
@@ -166,7 +167,7 @@ def state(
         why = instead or _why_not(design)
         if rows.penalties:
             raise NoExactSums(why)
-        block = Block(rows, terms, why)
+        block = Block(Layout(rows, terms), why)
         return Statement(block, tuple(terms), order, rows.p, rows, design.dispersions)
     if rows.penalties:
         drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p
