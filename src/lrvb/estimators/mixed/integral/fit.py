@@ -83,10 +83,10 @@ def integrate_model(
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
-        if isinstance(statement.inside, Normal | Block):
-            raise
         if isinstance(design, ScatteredDesign):
             raise NotSmooth(str(error)) from error
+        if isinstance(statement.inside, Normal | Block):
+            raise
         statement = state(design, priors, standard, _clause(error))
         statement, integral = _integrated(statement, seed, progress)
     inside = statement.inside

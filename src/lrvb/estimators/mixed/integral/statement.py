@@ -160,7 +160,7 @@ def state(
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     if isinstance(design, ScatteredDesign):
-        there = scatter(design, rows, terms, standard)
+        there = scatter(design, rows, terms, standard, _why_not(design))
         return Statement(there, tuple(terms), design.layout.order, rows.p, rows, design.dispersions)
     found = None if instead else choose(rows, terms)
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Layout(NamedTuple):
     """How terms lie to each other, their order in θ, and the term whose levels' rows are kept together.
 
-    kind is "factor", "nested" or "crossed".
+    kind is "factor", "nested" or "crossed", or "block" of what has no sums that are exact.
     """
 
     kind: str
@@ -30,28 +31,48 @@ class Layout(NamedTuple):
 
 
 def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> Layout | None:
-    """The layout of terms whose sums of n rows stay where those are; None of others.
+    """The layout of terms whose sums of n rows stay where those are; None of others. See: choose.
 
-    codes() are all parts', (F, n). One factor with one effect a level or two; two factors with an intercept
-    each, one within the other, or crossed with one mode a level and at most 50 levels of the smaller.
+    codes() are all parts', (F, n). A factor and two nested or crossed ones have sums of their own; chains of
+    more factors, and slopes alone of two, have sums that ask for all rows.
     """
     terms = design.terms
-    if len(design.factors) == 1:
-        every = tuple(range(len(terms)))
-        return Layout("factor", every, 0) if sum(len(t.coefficients) for t in terms) < 3 else None
-    if len(terms) != 2 or any(term.coefficients != ("1",) for term in terms):
-        return None
+    every = tuple(range(len(terms)))
     levels = [len(design.factors[term.factor].levels) for term in terms]
-    first, second = sorted(range(len(terms)), key=lambda t: levels[t])
-    outer, inner = terms[first].factor, terms[second].factor
-    parent = _parents(codes(), outer, inner, max(levels))
-    if parent is not None:
-        _refuse_same(design, outer, inner, parent)
+    block = Layout("block", every, max(every, key=lambda t: levels[t]))
+    if len(design.factors) == 1:
+        few = sum(len(t.coefficients) for t in terms) < 3
+        return Layout("factor", every, 0) if few else block
+    between = _between(design, codes())
+    if any(len(term.coefficients) > 1 for term in terms):
+        return block
+    order = tuple(sorted(every, key=lambda t: levels[t]))
+    ones = all(term.coefficients == ("1",) for term in terms)
+    chain = ones and all(
+        (terms[a].factor, terms[b].factor) in between for a, b in pairwise(order)
+    )
+    if len(terms) > 2:
+        return None if chain else block
+    first, second = order
+    if chain:
         odds = design.family.binary and Density(design.family).exponential == "odds"
         single = odds and max(levels) == n  # whose sums ask for all rows. See: SingleRows
-        return None if single else Layout("nested", (first, second), first)
-    crossed = design.family.concave and min(levels) <= MOST_DRAWN
-    return Layout("crossed", (first, second), second) if crossed else None
+        return None if single else Layout("nested", order, first)
+    if min(levels) > MOST_DRAWN:
+        return block
+    return Layout("crossed", order, second) if ones and design.family.concave else None
+
+
+def _between(design: Design, codes: DaskPartitions) -> set[tuple[int, int]]:
+    """Pairs of factors, the outer one first, that lie within one another; two that are one are refused."""
+    factors, found = design.factors, set()
+    for a, b in combinations(range(len(factors)), 2):
+        outer, inner = (a, b) if len(factors[a].levels) <= len(factors[b].levels) else (b, a)
+        parent = _parents(codes, outer, inner, len(factors[inner].levels))
+        if parent is not None:
+            _refuse_same(design, outer, inner, parent)
+            found.add((outer, inner))
+    return found
 
 
 def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:
@@ -78,9 +99,15 @@ def _refuse_same(design: Design, outer: int, inner: int, parent: np.ndarray) -> 
     """Two factors that are one are refused as in memory."""
     there = np.flatnonzero(parent >= 0)
     own = {outer: parent[there], inner: there}
+    pair = sorted(own)
     factors = [
-        Factor(factor.name, own[f].astype(np.int32), factor.levels)
-        for f, factor in enumerate(design.factors)
+        Factor(design.factors[f].name, own[f].astype(np.int32), design.factors[f].levels)
+        for f in pair
     ]
-    places = {(name, term.factor): 0 for term in design.terms for name in term.coefficients}
+    places = {
+        (name, pair.index(term.factor)): 0
+        for term in design.terms
+        if term.factor in own
+        for name in term.coefficients
+    }
     refuse_same_groups(design.formula.text, factors, places)

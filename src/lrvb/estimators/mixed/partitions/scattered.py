@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidData
+from ....integrated.block.layout import Layout as Frame
+from ....integrated.block.model import Block
+from ....integrated.block.scattered import ScatteredLayout
 from ....integrated.crossed import Crossed
 from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
+from ....integrated.matrix_free.sums import Factor as SharedLevels
+from ....integrated.matrix_free.sums import factors_of
 from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
@@ -116,11 +121,23 @@ def scatter(
     rows: Regression,
     terms: Sequence[Summed],
     standard: Standardisation,
+    why: str,
 ) -> Inside:
-    """The sums of a design's rows, where they are; rows and terms have its priors."""
+    """The sums of a design's rows, where they are; rows and terms have its priors.
+
+    why tells why a Gaussian block has no exact ones.
+    """
     layout = design.layout
     ordered = [terms[t] for t in layout.order]
     factors = [design.terms[t].factor for t in layout.order]
+    if layout.kind == "block":
+        # that terms share their levels is said by codes
+        named = [
+            replace(term, codes=np.full(1, f)) for term, f in zip(ordered, factors, strict=True)
+        ]
+        of = factors_of(named)
+        blocks = design.arrays.prepared(functools.partial(rows_of, rows, of, factors, standard))
+        return Block(ScatteredLayout(rows, named, blocks, layout.kept), why)
     made = functools.partial(sums_of, rows, ordered, layout, factors, standard)
     parts = design.arrays.prepared(made)
 
@@ -164,18 +181,42 @@ def sums_of(
     part: Arrays,
 ) -> Any:
     """The sums of one partition's levels, terms in this order; None without rows."""
-    n = len(part.y)
-    if not n:
+    if not len(part.y):
         return None
-    y = part.y - standard.shift
-    columns = (y,) if part.trials is None else (y, part.trials)
-    offset = np.zeros(n) if part.offset is None else part.offset
-    here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
+    here = _here(rows, standard, part)
     own = [
         replace(term, codes=part.codes[factor].astype(np.int64), R=part.R[t])
         for term, t, factor in zip(terms, layout.order, factors, strict=True)
     ]
     return _class_of(terms, layout)(here, own)
+
+
+def rows_of(
+    rows: Regression,
+    of: Sequence[SharedLevels],
+    factors: Sequence[int],
+    standard: Standardisation,
+    part: Arrays,
+) -> Frame | None:
+    """The rows of one partition as a Gaussian block has them, terms by their levels; None without rows."""
+    if not len(part.y):
+        return None
+    own = [
+        factor._replace(
+            codes=part.codes[factors[factor.terms[0]]].astype(np.int64),
+            R=np.concatenate([part.R[t] for t in factor.terms], axis=1),
+        )
+        for factor in of
+    ]
+    return Frame(_here(rows, standard, part), (), own)
+
+
+def _here(rows: Regression, standard: Standardisation, part: Arrays) -> Regression:
+    """The rows of one partition."""
+    y = part.y - standard.shift
+    columns = (y,) if part.trials is None else (y, part.trials)
+    offset = np.zeros(len(y)) if part.offset is None else part.offset
+    return replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
 
 
 def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
