@@ -28,7 +28,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
-from ..partitions.scattered import ScatteredDesign, scatter
+from ..partitions.scattered import ScatteredDesign, scatter, scatter_block
 from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
@@ -160,7 +160,11 @@ def state(
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     if isinstance(design, ScatteredDesign):
-        there = scatter(design, rows, terms, standard, _why_not(design))
+        if instead or design.layout.kind == "block":
+            why = instead or _why_not(design)
+            away = scatter_block(design, rows, terms, standard, why)
+            return Statement(away, tuple(terms), order, rows.p, rows, design.dispersions)
+        there = scatter(design, rows, terms, standard)
         return Statement(there, tuple(terms), design.layout.order, rows.p, rows, design.dispersions)
     found = None if instead else choose(rows, terms)
     if found is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Layout(NamedTuple):
     """How terms lie to each other, their order in θ, and the term whose levels' rows are kept together.
 
-    kind is "factor", "nested" or "crossed", or "block" of what has no sums that are exact.
+    kind is "factor", "nested", "chain" or "crossed", or "block" of what has no sums that are exact.
     """
 
     kind: str
@@ -33,8 +33,8 @@ class Layout(NamedTuple):
 def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> Layout | None:
     """The layout of terms whose sums of n rows stay where those are; None of others. See: choose.
 
-    codes() are all parts', (F, n). A factor and two nested or crossed ones have sums of their own; chains of
-    more factors, and slopes alone of two, have sums that ask for all rows.
+    codes() are all parts', (F, n). Slopes alone of two factors, crossed levels of several modes, and zeros and
+    ones with an effect of each have sums that ask for all rows.
     """
     terms = design.terms
     every = tuple(range(len(terms)))
@@ -52,7 +52,7 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> La
         (terms[a].factor, terms[b].factor) in between for a, b in pairwise(order)
     )
     if len(terms) > 2:
-        return None if chain else block
+        return Layout("chain", order, order[0]) if chain else block
     first, second = order
     if chain:
         odds = design.family.binary and Density(design.family).exponential == "odds"

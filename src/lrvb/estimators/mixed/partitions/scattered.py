@@ -17,6 +17,7 @@ from ....errors import InvalidData
 from ....integrated.block.layout import Layout as Frame
 from ....integrated.block.model import Block
 from ....integrated.block.scattered import ScatteredLayout
+from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
 from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
@@ -26,6 +27,7 @@ from ....integrated.matrix_free.sums import factors_of
 from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_chain import ScatteredChain
 from ....integrated.scattered_crossed import ScatteredCrossed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
@@ -121,23 +123,11 @@ def scatter(
     rows: Regression,
     terms: Sequence[Summed],
     standard: Standardisation,
-    why: str,
 ) -> Inside:
-    """The sums of a design's rows, where they are; rows and terms have its priors.
-
-    why tells why a Gaussian block has no exact ones.
-    """
+    """The sums of a design's rows, where they are; rows and terms have its priors."""
     layout = design.layout
     ordered = [terms[t] for t in layout.order]
     factors = [design.terms[t].factor for t in layout.order]
-    if layout.kind == "block":
-        # that terms share their levels is said by codes
-        named = [
-            replace(term, codes=np.full(1, f)) for term, f in zip(ordered, factors, strict=True)
-        ]
-        of = factors_of(named)
-        blocks = design.arrays.prepared(functools.partial(rows_of, rows, of, factors, standard))
-        return Block(ScatteredLayout(rows, named, blocks, layout.kept), why)
     made = functools.partial(sums_of, rows, ordered, layout, factors, standard)
     parts = design.arrays.prepared(made)
 
@@ -161,6 +151,8 @@ def scatter(
         if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
             few = ScatteredLevels(rows, term, parts, bring)
         return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, few)
+    if layout.kind == "chain":
+        return ScatteredChain(rows, ordered, parts, bring)
     outer, inner = ordered
     if layout.kind == "crossed":
         return ScatteredCrossed(rows, outer, inner, parts, bring)
@@ -170,6 +162,22 @@ def scatter(
             "Zeros and ones with an effect of each have no sums that stay where they are."
         )
     return nested
+
+
+def scatter_block(
+    design: ScatteredDesign,
+    rows: Regression,
+    terms: Sequence[Summed],
+    standard: Standardisation,
+    why: str,
+) -> Block:
+    """A Gaussian block of a design's rows, where they are; why tells why there are no exact sums."""
+    factors = [term.factor for term in design.terms]
+    # that terms share their levels is said by codes
+    named = [replace(term, codes=np.full(1, f)) for term, f in zip(terms, factors, strict=True)]
+    made = functools.partial(rows_of, rows, factors_of(named), factors, standard)
+    parts = design.arrays.prepared(made)
+    return Block(ScatteredLayout(rows, named, parts, design.layout.kept), why)
 
 
 def sums_of(
@@ -223,6 +231,8 @@ def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
     """What sums of rows and terms are made by."""
     if layout.kind == "nested":
         return lambda rows, own: Nested(rows, *own)
+    if layout.kind == "chain":
+        return Chain
     if layout.kind == "crossed":
         return lambda rows, own: Crossed(rows, own[1], own[0])
     if sum(term.q for term in terms) == 1:
