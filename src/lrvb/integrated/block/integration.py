@@ -13,7 +13,7 @@ from ..importance import Budget, Weighted, integrate, resampled
 from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..origins import overlooked
-from ..proposals import SplitT, degrees
+from ..proposals import SplitT, degrees, fit_blocks, rounded
 from ..wanting import MEAN_ERROR, in_sds, in_variances
 from .fitting import cold_start
 from .joint import Joint, joint
@@ -41,6 +41,7 @@ EFFICIENT = 0.3  # of joint draws at the center, the share that must count
 FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
+ROUND = 2.0**20  # parts of a nat to which log densities of draws are round: rounding has no say in proposals
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
 
 
@@ -259,10 +260,11 @@ def _drawn(inside: Block, budget: Budget, seed: int) -> Weighted:
     k = len(inside.frame.middle)
 
     def target(e: np.ndarray) -> np.ndarray:
-        return inside.polynomial(inside.frame.outward(e)) + inside.frame.log_jacobian(e)
+        value = inside.polynomial(inside.frame.outward(e)) + inside.frame.log_jacobian(e)
+        return np.rint(value * ROUND) / ROUND
 
     start = SplitT(np.zeros(k), np.eye(k), np.full(k, 1.3), np.full(k, 1.3), degrees(k))
-    return integrate(target, start, budget=budget, seed=seed)
+    return integrate(target, start, lambda x, w: rounded(fit_blocks(x, w, 0)), budget, seed)
 
 
 def _respond(inside: Block, fits: Fits) -> None:
