@@ -26,9 +26,11 @@ from .nested import Nested
 from .nested_grids import TooManyNodes
 from .origins import spread_over
 from .path import Path
-from .proposals import Proposal, fit_again, fit_blocks, probed
+from .proposals import Proposal, fit_again, fit_blocks, probed, rounded
 from .scattered import Scattered
 from .scattered_levels import ScatteredLevels
+from .scattered_nested import ScatteredNested
+from .scattered_single import ScatteredSingle
 from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
@@ -98,7 +100,9 @@ def _drawn(
             theta = error.evidence.get("mode", theta)
             inside.forget()
     if tabled is None and isinstance(inside, Nested) and are_single(inside):
-        inside = starred = Starred(SingleRows(inside))
+        inside = starred = Starred(
+            ScatteredSingle(inside) if isinstance(inside, ScatteredNested) else SingleRows(inside)
+        )
         theta = starred.starred(theta)
     if tabled is None and not _is_held(wanted, inside):
         begin(wanted, inside, len(kinds))
@@ -190,7 +194,8 @@ def _drawn(
     sparing = wanted.growth < 1
 
     def fit(x: np.ndarray, w: np.ndarray) -> Proposal:
-        return fit_blocks(x, w, p)
+        made = fit_blocks(x, w, p)
+        return rounded(made) if isinstance(inside, Chain) else made
 
     def again(x: np.ndarray, w: np.ndarray) -> Proposal:
         return fit_again(x, w, p)

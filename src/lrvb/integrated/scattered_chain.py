@@ -18,7 +18,7 @@ from .tree import Depth
 
 
 class Portion(NamedTuple):
-    """Of one part: rows, their constant, levels of each factor, and the outermost level around each of those."""
+    """Of one part: rows, their constant, levels of each factor, and the outermost one around each of them."""
 
     rows: int
     constant: float

@@ -10,7 +10,7 @@ from small_blocks import crossed, dense
 from lrvb.integrated.block import precision
 from lrvb.integrated.block.averages import Averages, average, nodes
 from lrvb.integrated.block.fitting import Start, cold_start, fit
-from lrvb.integrated.block.layout import PARTS, Layout
+from lrvb.integrated.block.layout import PARTS, Layout, mixed
 from lrvb.integrated.block.precision import Precision
 from lrvb.integrated.block.rows import RowsHere
 
@@ -62,9 +62,7 @@ def test_the_precision_is_that_of_dense_matrices(layout, monkeypatch, largest):
         if largest:
             assert_allclose(Q.blocks()[f] + Q.through_beta(f), own, atol=1e-10)
             with_rows = np.einsum("ni,nki->nk", C, S[place[factor.codes]])
-            assert_allclose(
-                Q.variances.with_rows(layout, f, v, own, left), with_rows, atol=1e-9
-            )
+            assert_allclose(Q.variances.with_rows(layout, f, v, own, left), with_rows, atol=1e-9)
         at += K * q
 
 
@@ -123,3 +121,25 @@ def test_nodes_average_a_logistic_curve(sd):
     exact = (np.logaddexp(0, 0.7 + sd * t) @ w) / w.sum()
     found = sum(weight * np.logaddexp(0, 0.7 + sd * x) for x, weight in nodes(sd))
     assert abs(found - exact) < 1e-5
+
+
+def test_signs_of_cells_are_their_own():
+    """They hang on levels and columns, not on which rows are there, and are even and unrelated."""
+    rows, terms = crossed(N=4000, G=90, K=40)
+    some = np.random.default_rng(0).permutation(4000)[:3000]
+    whole, part = Layout(rows, terms), Layout(rows.take(some), [t.take(some) for t in terms])
+    place = whole.cells[some[part.one_of_cells]]
+    signs = np.array([whole.signs_of_cells(j) for j in range(70)])
+    for j in (0, 63, 64, 69):
+        np.testing.assert_array_equal(part.signs_of_cells(j), signs[j][place])
+    related = signs @ signs.T / signs.shape[1]
+    assert np.abs(related - np.eye(70)).max() < 5 / np.sqrt(signs.shape[1])
+    assert np.abs(signs.mean(1)).max() < 4 / np.sqrt(signs.shape[1])
+
+
+def test_numbers_are_mixed_as_published():
+    """The first outputs of SplitMix64 from the seed 1234567."""
+    state = np.array([1234567], dtype=np.uint64)
+    step = np.uint64(0x9E3779B97F4A7C15)
+    found = [int(mixed(state + np.uint64(i) * step)[0]) for i in range(3)]
+    assert found == [6457827717110365317, 3203168211198807973, 9817491932198370423]

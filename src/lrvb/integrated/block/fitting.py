@@ -24,7 +24,7 @@ STEP = 1e-4  # of differences in u of what is known in closed form
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """q at dispersions φ: β's mean, levels' means (K, q), the rows under q, levels' covariances (K, q, q)."""
+    """q at dispersions φ: means of β and levels (K, q), the rows under q, levels' covariances (K, q, q)."""
 
     phi: list[float]
     beta: np.ndarray
@@ -50,7 +50,7 @@ class Fitted(Gaussian):
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a fit begins: β, levels, and what rows' variances are by; they are zero where there is nothing."""
+    """Where a fit begins: β, levels, and what rows' variances hang on: they are zero without it."""
 
     beta: np.ndarray
     z: list[np.ndarray]

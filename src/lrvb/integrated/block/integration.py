@@ -41,7 +41,9 @@ EFFICIENT = 0.3  # of joint draws at the center, the share that must count
 FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
-ROUND = 2.0**20  # parts of a nat to which log densities of draws are round: rounding has no say in proposals
+ROUND = (
+    2.0**20
+)  # parts of a nat to which log densities of draws are round: rounding has no say in proposals
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
 
 

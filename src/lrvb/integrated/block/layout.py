@@ -131,9 +131,7 @@ class Layout:
             total = total + term.log_prior(part, spread)
         return total
 
-    def begin(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
-    ) -> Rows:
+    def begin(self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None) -> Rows:
         """The rows at means of all coefficients."""
         return self.begin_here(beta, z, variances)
 
@@ -165,7 +163,7 @@ class Layout:
 
 
 def mixed(x: np.ndarray) -> np.ndarray:
-    """Whole numbers of 64 bits turned into others that look thrown: SplitMix64's step (Steele et al. 2014)."""
+    """Whole numbers of 64 bits turned into others that look thrown: SplitMix64's (Steele et al. 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

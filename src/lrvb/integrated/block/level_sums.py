@@ -58,8 +58,8 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
     rows, own_C = fitted.rows, fitted.covariances
     widest = rows.lean(fitted.Q.variances, own_C, layout.chosen, pattern is None)
     tables = rows.tables(fitted.phi, widest, levels, layout.chosen)
-    for f, factor in enumerate(layout.factors):
-        C, chosen, table = own_C[f], layout.chosen[f], tables.levels[f]
+    for f, table in enumerate(tables.levels):
+        C, chosen = own_C[f], layout.chosen[f]
         T, log_w = levels[f]
         root = np.linalg.cholesky(C)
         scale = len(chosen) / chosen.sum()

@@ -24,9 +24,7 @@ LARGEST, PAIRS = 1500, 3e7  # coefficients, and products, up to which S is a den
 class Precision:
     """From sums of weighted rows and Λ of each factor's levels; the rows are asked where draws need them."""
 
-    def __init__(
-        self, layout: Layout, sums: Sums, precisions: Sequence[np.ndarray], rows: Rows
-    ):
+    def __init__(self, layout: Layout, sums: Sums, precisions: Sequence[np.ndarray], rows: Rows):
         self.layout, self.sums, self.rows = layout, sums, rows
         if layout.direct is None:  # which weights do not change
             layout.direct = is_small(self.sums, LARGEST, PAIRS)

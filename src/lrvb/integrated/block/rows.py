@@ -1,4 +1,4 @@
-"""All that a Gaussian block asks of its rows: sums that add up over parts of them, and the largest of some numbers.
+"""All that a Gaussian block asks of its rows: sums that add up over parts of them, and largest numbers.
 
 What belongs to a row stays with it: its η and variance under q on their way to the optimum, then what its
 levels' sums need. Methods replace arrays and never change them.
@@ -31,9 +31,9 @@ class Weighed(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Of one step: the longest change of an η; Σ (w·change)² of variances; the largest sd of an η after it,
+    """Of one step: the longest change of an η, and Σ (w·change)² of variances.
 
-    where it is the last one and where it is not.
+    last and next are the largest sd of an η after it, where it is the last one and where it is not.
     """
 
     longest: float
@@ -66,9 +66,7 @@ class Rows(Protocol):
     def weigh(self, phi: list[float], widest: float) -> Weighed:
         """Rows' weights E_q[W], and sums with them."""
 
-    def step(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
-    ) -> Moved:
+    def step(self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None) -> Moved:
         """A step of the means, and rows' variances at a new Q; None leaves these as they are."""
 
     def take(self, fraction: float) -> None:
@@ -87,9 +85,9 @@ class Rows(Protocol):
         chosen: Sequence[np.ndarray],
         every: bool,
     ) -> np.ndarray:
-        """How rows follow their level of each factor, whose covariances are C; the largest sds of what is left.
+        """How rows follow their level of each factor, whose covariances are C; largest sds of what is left.
 
-        Of every level, or of those `chosen` (K,). The last number is the largest sd of the first factor's chosen.
+        Of every level, or of those `chosen` (K,). The last is the largest sd of the first factor's chosen.
         """
 
     def tables(
@@ -100,7 +98,6 @@ class Rows(Protocol):
         chosen: Sequence[np.ndarray],
     ) -> Tables:
         """Sums at each factor's nodes and their weights; the rest of `chosen` levels alone."""
-
 
     def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
         """Σ_n √w_n c_n e_n of each factor's levels, (Kq, count), with signs or normal e. See: Perturbed."""
@@ -139,9 +136,7 @@ class RowsHere:
         sums = sum_rows(scaled, rows.X * root, np.zeros(layout.N))
         return Weighed(rows.X.T @ self.at.score, layout.by_level(self.at.score), sums)
 
-    def step(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
-    ) -> Moved:
+    def step(self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None) -> Moved:
         """A step of the means, and rows' variances at a new Q."""
         self.moved = self.layout.rows.X @ beta + self.layout.through_levels(z)
         longest = float(np.abs(self.moved).max())

@@ -1,7 +1,7 @@
 """A Gaussian block whose rows are in parts, elsewhere: what parts answer is added up, and no rows return.
 
-Each part is a `Layout` of its own rows, which has all levels' numbers, or None without rows. Rows of a level of
-one factor are together in one part, and so are those of each cell.
+Each part is a `Layout` of its own rows, which has all levels' numbers, or None without rows. Rows of a
+level of one factor are together in one part, and so are those of each cell.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class ScatteredLayout(Layout):
             tuple(factor.levels for factor in self.factors),
             tuple(self.whole(f, [part.D[f] for part in found]) for f in every),
             tuple(self.whole(f, [part.t[f] for part in found]) for f in every),
-            {pair: self._cells(pair, [part.cells[pair] for part in found]) for pair in found[0].cells},
+            {
+                pair: self._cells(pair, [part.cells[pair] for part in found])
+                for pair in found[0].cells
+            },
         )
 
     def _cells(self, pair: tuple[int, int], found: Sequence[Cells]) -> Cells:
@@ -114,9 +117,7 @@ class ScatteredRows:
         sums = self.layout.sums([part.sums for part in found])
         return Weighed(np.sum([part.beta for part in found], axis=0), levels, sums)
 
-    def step(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
-    ) -> Moved:
+    def step(self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None) -> Moved:
         """A step of the means, and rows' variances at a new Q."""
         longest, change, last, following = zip(*self._ask("step", beta, z, variances), strict=True)
         return Moved(max(longest), sum(change), max(last), max(following))

@@ -1,4 +1,4 @@
-"""What has no exact sums, and chains of nested factors, on Dask: as in memory, and the rows stay where they are."""
+"""Gaussian blocks and chains of nested factors on Dask: as in memory, and the rows stay where they are."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_block_is_that_of_rows_in_memory(formula, family):
 
 
 def test_three_effects_a_level():
-    here, there = both("n ~ x + w + (x + w|k)", "poisson", table(n=500, third=25))
+    here, there = both("n ~ x + w + (x + w|k)", "poisson", table(n=400, third=12))
     assert rows_stay(there)
     agree(here, there)
 
@@ -157,7 +157,7 @@ def test_a_block_stands_for_sums_that_take_too_long(formula, monkeypatch):
 
 @pytest.mark.parametrize(("response", "family"), [("n", "poisson"), ("one", "bernoulli")])
 def test_chains_of_nested_factors(response, family):
-    data = table(n=2500, first=200, second=4, seed=3)
+    data = table(n=1600, first=200, second=4, seed=3)
     here, there = both(f"{response} ~ x + (1|area) + (1|g) + (1|class)", family, data)
     inside = there._integrated.statement.inside
     assert isinstance(inside, ScatteredChain)

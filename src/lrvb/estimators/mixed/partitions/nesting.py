@@ -1,16 +1,15 @@
-"""Whether factors in partitions lie within one another, from the pairs of levels that rows have."""
+"""How factors in partitions lie to each other, from the pairs of levels that rows have."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ....integrated.crossed import MOST_DRAWN
-from ....integrated.density import Density
 from ..design.design import Design
 from ..design.groups import Factor
 from ..design.terms import refuse_same_groups
@@ -30,11 +29,11 @@ class Layout(NamedTuple):
     kept: int
 
 
-def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> Layout | None:
-    """The layout of terms whose sums of n rows stay where those are; None of others. See: choose.
+def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
+    """The layout of terms whose sums stay where those are; None of others. See: choose.
 
-    codes() are all parts', (F, n). Slopes alone of two factors, crossed levels of several modes, and zeros and
-    ones with an effect of each have sums that ask for all rows.
+    codes() are all parts', (F, n). Few crossed levels of several modes, or with a slope alone, have sums that
+    ask for all rows.
     """
     terms = design.terms
     every = tuple(range(len(terms)))
@@ -48,16 +47,12 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> La
         return block
     order = tuple(sorted(every, key=lambda t: levels[t]))
     ones = all(term.coefficients == ("1",) for term in terms)
-    chain = ones and all(
-        (terms[a].factor, terms[b].factor) in between for a, b in pairwise(order)
-    )
+    chain = ones and all((terms[a].factor, terms[b].factor) in between for a, b in pairwise(order))
     if len(terms) > 2:
         return Layout("chain", order, order[0]) if chain else block
     first, second = order
     if chain:
-        odds = design.family.binary and Density(design.family).exponential == "odds"
-        single = odds and max(levels) == n  # whose sums ask for all rows. See: SingleRows
-        return None if single else Layout("nested", order, first)
+        return Layout("nested", order, first)
     if min(levels) > MOST_DRAWN:
         return block
     return Layout("crossed", order, second) if ones and design.family.concave else None
@@ -65,20 +60,24 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions], n: int) -> La
 
 def _between(design: Design, codes: DaskPartitions) -> set[tuple[int, int]]:
     """Pairs of factors, the outer one first, that lie within one another; two that are one are refused."""
-    factors, found = design.factors, set()
-    for a, b in combinations(range(len(factors)), 2):
-        outer, inner = (a, b) if len(factors[a].levels) <= len(factors[b].levels) else (b, a)
-        parent = _parents(codes, outer, inner, len(factors[inner].levels))
+    levels = [len(factor.levels) for factor in design.factors]
+    pairs: list[tuple[int, int]] = []
+    for a, b in combinations(range(len(levels)), 2):
+        pairs.append((a, b) if levels[a] <= levels[b] else (b, a))
+    found = set()
+    parts = codes.map(functools.partial(_all_pairs, pairs))
+    for (outer, inner), every in zip(pairs, zip(*parts, strict=True), strict=True):
+        parent = _parents(every, levels[inner])
         if parent is not None:
             _refuse_same(design, outer, inner, parent)
             found.add((outer, inner))
     return found
 
 
-def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.ndarray | None:
+def _parents(parts: Sequence[np.ndarray | None], levels: int) -> np.ndarray | None:
     """The outer level of each inner one, −1 of those without rows; None where some have several."""
     result = np.full(levels, -1)
-    for found in codes.map(functools.partial(_pairs, outer, inner)):
+    for found in parts:
         if found is None:
             return None
         around, within = found
@@ -89,7 +88,13 @@ def _parents(codes: DaskPartitions, outer: int, inner: int, levels: int) -> np.n
     return result
 
 
-def _pairs(outer: int, inner: int, _: int, codes: np.ndarray) -> np.ndarray | None:
+def _all_pairs(
+    pairs: Sequence[tuple[int, int]], _: int, codes: np.ndarray
+) -> list[np.ndarray | None]:
+    return [_pairs(outer, inner, codes) for outer, inner in pairs]
+
+
+def _pairs(outer: int, inner: int, codes: np.ndarray) -> np.ndarray | None:
     """Pairs of levels (2, k) that a part's rows have; None where an inner level has several outer ones."""
     pairs = np.unique(codes[[inner, outer]], axis=1)[::-1]
     return None if np.any(np.diff(pairs[1]) == 0) else pairs

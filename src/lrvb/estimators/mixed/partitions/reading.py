@@ -134,7 +134,7 @@ def _scattered(
     codes = functools.partial(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
-    layout = layout_of(small, codes, found.rows - found.dropped)
+    layout = layout_of(small, codes)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]

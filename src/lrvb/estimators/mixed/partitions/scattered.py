@@ -31,9 +31,7 @@ from ....integrated.scattered_chain import ScatteredChain
 from ....integrated.scattered_crossed import ScatteredCrossed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
-from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
-from ....integrated.surrogate import NotSmooth
 from ....integrated.terms import Term as Summed
 from ....likelihoods import Dispersion
 from ....likelihoods.totals import Totals, total
@@ -156,12 +154,7 @@ def scatter(
     outer, inner = ordered
     if layout.kind == "crossed":
         return ScatteredCrossed(rows, outer, inner, parts, bring)
-    nested = ScatteredNested(rows, outer, inner, parts, bring)
-    if are_single(nested):
-        raise NotSmooth(
-            "Zeros and ones with an effect of each have no sums that stay where they are."
-        )
-    return nested
+    return ScatteredNested(rows, outer, inner, parts, bring)
 
 
 def scatter_block(
