@@ -15,7 +15,7 @@ from .effort import APART, EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, f
 from .factor import Factor
 from .few import can_tabulate, tabulate
 from .held import Held, can_hold
-from .importance import Budget, integrate, resampled, tempered
+from .importance import Budget, Refit, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
@@ -193,9 +193,7 @@ def _drawn(
 
     sparing = wanted.growth < 1
 
-    def fit(x: np.ndarray, w: np.ndarray) -> Proposal:
-        made = fit_blocks(x, w, p)
-        return rounded(made) if isinstance(inside, Chain) else made
+    fit = refitted(inside)
 
     def again(x: np.ndarray, w: np.ndarray) -> Proposal:
         return fit_again(x, w, p)
@@ -352,7 +350,7 @@ def _learnt(
         evaluate,
         proposal,
         d,
-        lambda x, w: fit_blocks(x, w, p),
+        refitted(inside),
         Budget(final=4096, limit=16384 if nested else 0, growth=0.5),
         seed,
         progress,
@@ -386,6 +384,14 @@ def _stated(found: Integral, starred: Starred) -> Integral:
         near=starred.rows,
         scale=starred.rows.scale,
     )
+
+
+def refitted(inside: Integrand) -> Refit:
+    """Proposals from draws; of round numbers where last digits of the sums would move the answers."""
+    p = inside.p
+    if isinstance(inside, Chain | Starred):
+        return lambda x, w: rounded(fit_blocks(x, w, p))
+    return lambda x, w: fit_blocks(x, w, p)
 
 
 def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
