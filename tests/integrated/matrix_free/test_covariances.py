@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from crossing import KINDS, columns, evidence
@@ -82,6 +84,8 @@ def test_by_draws(kind):
         assert abs(ratio - 1).max() < max(4 * made.error, 0.02)
         assert abs(ratio.mean() - 1) < 0.01
     levels, R = asked(factors)
+    there = pickle.loads(pickle.dumps(made))  # where rows may be
+    assert_allclose(there.rows(levels, R), made.rows(levels, R), rtol=1e-12)
     ratio = np.sqrt(made.rows(levels, R) / expected_rows(S, factors, levels, R))
     assert abs(ratio - 1).max() < 0.15
     assert abs(ratio.mean() - 1) < 0.04
