@@ -44,6 +44,9 @@ def table(n=1500, first=70, second=55, third=9, seed=0):
             "m": rng.binomial(trials, 1 / (1 + np.exp(-eta))),
             "one": (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int),
             "nb": rng.poisson(np.exp(eta) * rng.gamma(2.0, size=n) / 2),
+            "z": rng.poisson(np.exp(eta)) * (rng.random(n) < 0.8),
+            "real": 3 + 2 * eta + rng.standard_t(4, size=n),
+            "grade": 1 + np.digitize(eta + rng.logistic(size=n), [-1.0, 0.5, 1.5]),
             "trials": trials,
             "x": x,
             "w": w,
@@ -108,6 +111,16 @@ def test_a_block_is_that_of_rows_in_memory(formula, family):
     assert_allclose(theirs, ours, rtol=1e-8)
     with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
         there.predict()
+
+
+@pytest.mark.parametrize(
+    ("response", "family"),
+    [("z", "zero_inflated_poisson"), ("real", "student"), ("grade", "cumulative")],
+)
+def test_a_block_of_other_responses(response, family):
+    here, there = both(f"{response} ~ x + (1|g) + (1|h)", family, table(n=800, seed=4))
+    assert rows_stay(there)
+    agree(here, there)
 
 
 def test_three_effects_a_level():
