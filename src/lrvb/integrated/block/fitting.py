@@ -50,11 +50,11 @@ class Fitted(Gaussian):
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a fit begins: β, levels, and what rows' variances hang on: they are zero without it."""
+    """Where a fit begins: β, levels, rows' variances or what they hang on; they are zero without it."""
 
     beta: np.ndarray
     z: list[np.ndarray]
-    variances: Variances | None = None
+    variances: np.ndarray | Variances | None = None
 
 
 def cold_start(layout: Layout) -> Start:

@@ -131,15 +131,19 @@ class Layout:
             total = total + term.log_prior(part, spread)
         return total
 
-    def begin(self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None) -> Rows:
+    def begin(
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: np.ndarray | Variances | None
+    ) -> Rows:
         """The rows at means of all coefficients."""
         return self.begin_here(beta, z, variances)
 
     def begin_here(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: np.ndarray | Variances | None
     ) -> RowsHere:
         """The same of rows that are here."""
-        v = np.zeros(self.N) if variances is None else variances.of_rows(self)
+        if variances is None:
+            variances = np.zeros(self.N)
+        v = variances if isinstance(variances, np.ndarray) else variances.of_rows(self)
         return RowsHere(self, self.predictor(beta, z), v)
 
     def predictor(self, beta: np.ndarray, z: Sequence[np.ndarray]) -> np.ndarray:

@@ -77,7 +77,10 @@ class Fits:
                 f"No Gaussian block at the hyperparameters {u}: {error}.", point=u
             ) from error
         if tilt is None:
-            self.starts = [*self.starts[-7:], (u, Start(found.beta, found.z, found.Q.variances))]
+            self.starts = [
+                *self.starts[-7:],
+                (u, Start(found.beta, found.z, found.rows.kept(found.Q))),
+            ]
         return found
 
     def at(self, u: np.ndarray) -> Point:

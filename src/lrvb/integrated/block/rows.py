@@ -17,7 +17,7 @@ from .averages import Averages, average, nodes, sd_of
 
 if TYPE_CHECKING:
     from .layout import Layout
-    from .precision import Variances
+    from .precision import Precision, Variances
 
 LEAST = 1e-8  # weight of a row
 
@@ -98,6 +98,9 @@ class Rows(Protocol):
         chosen: Sequence[np.ndarray],
     ) -> Tables:
         """Sums at each factor's nodes and their weights; the rest of `chosen` levels alone."""
+
+    def kept(self, Q: Precision) -> np.ndarray | Variances:
+        """What a later fit near by begins with: rows' variances (N,), or what they hang on."""
 
     def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
         """Σ_n √w_n c_n e_n of each factor's levels, (Kq, count), with signs or normal e. See: Perturbed."""
@@ -218,6 +221,10 @@ class RowsHere:
                 rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
             found.append(table)
         return Tables(found, rest)
+
+    def kept(self, Q: Precision) -> np.ndarray:
+        """Rows' variances."""
+        return self.v
 
     def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
         """One e for all rows of a cell, whose c are alike; its signs are its own, wherever the rows are."""

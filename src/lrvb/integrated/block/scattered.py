@@ -20,7 +20,7 @@ from ..regression import Regression
 from ..scattered import Parts, once
 from ..terms import Term
 from .layout import Layout
-from .precision import Variances
+from .precision import Precision, Variances
 from .rows import Finished, Moved, RowsHere, Tables, Weighed
 
 
@@ -55,7 +55,10 @@ class ScatteredLayout(Layout):
         return ScatteredLayout(self.rows, terms, self.parts, self.kept)
 
     def begin(
-        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None
+        self,
+        beta: np.ndarray,
+        z: Sequence[np.ndarray],
+        variances: np.ndarray | Variances | None,
     ) -> ScatteredRows:
         """The rows at means of all coefficients."""
         return ScatteredRows(self, self.parts.prepared(partial(_begun, beta, z, variances)))
@@ -158,6 +161,10 @@ class ScatteredRows:
         whole = [self.layout.whole(f, own) for f, own in enumerate(by)]
         return Tables(whole, sum(part.rest for part in found))
 
+    def kept(self, Q: Precision) -> Variances:
+        """What rows' variances hang on, which are made again where rows are."""
+        return Q.variances
+
     def noise(self, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
         """Each part's by a generator of its own."""
         seed = int(rng.integers(2**62))
@@ -182,7 +189,10 @@ def _portion(_: int, part: Layout | None) -> Portion | None:
 
 
 def _begun(
-    beta: np.ndarray, z: Sequence[np.ndarray], variances: Variances | None, part: Layout | None
+    beta: np.ndarray,
+    z: Sequence[np.ndarray],
+    variances: np.ndarray | Variances | None,
+    part: Layout | None,
 ) -> tuple[RowsHere, Any] | None:
     return None if part is None else (part.begin_here(beta, z, variances), None)
 
