@@ -27,8 +27,11 @@ class Chain(ChainSums):
 
     def some(self, every: int) -> Chain:
         """Every so many-th of the outermost levels alone."""
-        chosen = every_level(self.terms[0].codes, every)
-        return Chain(self.given.take(chosen), [term.take(chosen) for term in self.terms])
+        return self.taken(every_level(self.terms[0].codes, every))
+
+    def taken(self, rows: np.ndarray) -> Chain:
+        """Some rows alone."""
+        return Chain(self.given.take(rows), [term.take(rows) for term in self.terms])
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian of one θ (d,): of β by `of_beta`, else by differences of that."""
@@ -43,9 +46,15 @@ class Chain(ChainSums):
         return value, gradient, H
 
     def of_beta(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, the whole gradient E[S], and the Hessian in β alone, its other entries zero.
+        """Value, the whole gradient E[S], and the Hessian in β alone, its other entries zero."""
+        value, gradient, H = self.of_rows(theta)
+        value += float(self._log_prior(theta[None])[0])
+        return self.rows.with_prior(theta, value, gradient, H, self._log_prior)
 
-        The latter is that of normal rows with the information expected of each: levels are eliminated
+    def of_rows(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The same without the prior.
+
+        The Hessian is that of normal rows with the information expected of each: levels are eliminated
         from the innermost out, which leaves c/(1 + sd²c) of what rows know of a level.
         """
         p, k, d = self.p, self.k, len(theta)
@@ -78,8 +87,7 @@ class Chain(ChainSums):
             kept = 1 / (1 + sds[f] ** 2 * c)
             H[:p, :p] += v.T @ ((sds[f] ** 2 * kept)[:, None] * v)
             c, v = c * kept, v * kept[:, None]
-        value = float(sums.values.sum() + self._log_prior(theta[None])[0])
-        return self.rows.with_prior(theta, value, gradient, H, self._log_prior)
+        return float(sums.values.sum()), gradient, H
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z and E z² of all levels with rows, factor by factor."""

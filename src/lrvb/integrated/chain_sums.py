@@ -80,6 +80,10 @@ class ChainSums:
         self.N = len(self.of)
         self.parents = [depth.parent for depth in self.depths]
         self.constant = rows.likelihood.constant(rows.columns)
+        self._unknown()
+
+    def _unknown(self) -> None:
+        """Nodes that are safe before any were chosen."""
         self.information: np.ndarray | None = None
         self.step = _START
         self._center = self.start()[self.p :]

@@ -15,7 +15,7 @@ from .effort import APART, EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, f
 from .factor import Factor
 from .few import can_tabulate, tabulate
 from .held import Held, can_hold
-from .importance import Budget, integrate, resampled, tempered
+from .importance import Budget, Refit, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
@@ -26,9 +26,11 @@ from .nested import Nested
 from .nested_grids import TooManyNodes
 from .origins import spread_over
 from .path import Path
-from .proposals import Proposal, fit_again, fit_blocks, probed
+from .proposals import Proposal, fit_again, fit_blocks, probed, rounded
 from .scattered import Scattered
 from .scattered_levels import ScatteredLevels
+from .scattered_nested import ScatteredNested
+from .scattered_single import ScatteredSingle
 from .single_rows import SingleRows, Starred, are_single
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
@@ -98,7 +100,9 @@ def _drawn(
             theta = error.evidence.get("mode", theta)
             inside.forget()
     if tabled is None and isinstance(inside, Nested) and are_single(inside):
-        inside = starred = Starred(SingleRows(inside))
+        inside = starred = Starred(
+            ScatteredSingle(inside) if isinstance(inside, ScatteredNested) else SingleRows(inside)
+        )
         theta = starred.starred(theta)
     if tabled is None and not _is_held(wanted, inside):
         begin(wanted, inside, len(kinds))
@@ -189,8 +193,7 @@ def _drawn(
 
     sparing = wanted.growth < 1
 
-    def fit(x: np.ndarray, w: np.ndarray) -> Proposal:
-        return fit_blocks(x, w, p)
+    fit = refitted(inside)
 
     def again(x: np.ndarray, w: np.ndarray) -> Proposal:
         return fit_again(x, w, p)
@@ -347,7 +350,7 @@ def _learnt(
         evaluate,
         proposal,
         d,
-        lambda x, w: fit_blocks(x, w, p),
+        refitted(inside),
         Budget(final=4096, limit=16384 if nested else 0, growth=0.5),
         seed,
         progress,
@@ -381,6 +384,14 @@ def _stated(found: Integral, starred: Starred) -> Integral:
         near=starred.rows,
         scale=starred.rows.scale,
     )
+
+
+def refitted(inside: Integrand) -> Refit:
+    """Proposals from draws; of round numbers where last digits of the sums would move the answers."""
+    p = inside.p
+    if isinstance(inside, Chain | Starred):
+        return lambda x, w: rounded(fit_blocks(x, w, p))
+    return lambda x, w: fit_blocks(x, w, p)
 
 
 def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:

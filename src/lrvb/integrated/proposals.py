@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -21,6 +21,7 @@ _WHOLE = 12  # coordinates whose whole covariance a round of draws can tell
 _NARROW = 0.25  # sd of a bent coordinate below which its shoulder is out of reach
 _ROOM = 1.25  # scale of the others' draws beside a shoulder
 _SHOULDER = 0.15  # share of draws of each shoulder
+_ROUND = 2.0**8  # parts of a unit, or of a number
 _CENTERS = np.linspace(-1.2, 1.2, 25)  # in sds, of a side-by-side fit of one axis
 
 
@@ -249,6 +250,23 @@ def fit_blocks(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:
             )
         )
     return Mixture(tuple(parts), rest.weights)
+
+
+def rounded(fitted: Mixture) -> Mixture:
+    """The same t's with round numbers, of coordinates of about unit size: no last digit moves a draw."""
+    parts = []
+    for part in fitted.parts:
+        assert isinstance(part, SplitT)
+        center = np.rint(part.center * _ROUND) / _ROUND
+        parts.append(replace(part, center=center, axes=_leading(part.axes)))
+    weights = np.rint(fitted.weights * _ROUND) + 1
+    return Mixture(tuple(parts), weights / weights.sum())
+
+
+def _leading(x: np.ndarray) -> np.ndarray:
+    """The leading bits of every number."""
+    share, power = np.frexp(x)
+    return np.ldexp(np.rint(share * _ROUND) / _ROUND, power)
 
 
 def fit_again(x: np.ndarray, weights: np.ndarray, first: int) -> Mixture:

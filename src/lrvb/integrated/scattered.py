@@ -124,7 +124,7 @@ class Scattered:
 
         rungs = self.none._rungs()
         self.bent, self.nodes, self.known = chosen(rungs, ask, move=False, least=least)
-        self.parts = learnt.prepared(partial(_with_nodes, self.bent, self.nodes))
+        self.parts = learnt.prepared(partial(with_nodes, self.bent, self.nodes))
         self.work = sum(self.parts.map(_work))
         return self.known
 
@@ -177,7 +177,7 @@ class Scattered:
         asked = np.unique(codes[0][codes[0] >= 0])
         near = self.bring(asked)
         near._learn(self.center[None], move=False)
-        return _with_nodes(self.bent, self.nodes, near).lines(theta, X, codes, R)
+        return with_nodes(self.bent, self.nodes, near).lines(theta, X, codes, R)
 
     def sample(self, theta: np.ndarray, rng: np.random.Generator) -> Drawn:
         """A draw of every level at each of n points, each part's levels by a generator of its own."""
@@ -252,14 +252,15 @@ def _learnt(theta: np.ndarray, part: Factor | None) -> Factor | None:
 
 
 def _off(theta: np.ndarray, bent: bool, nodes: int, _: int, part: Factor | None) -> Off | None:
-    return None if part is None else _with_nodes(bent, nodes, part)._off(theta[None])
+    return None if part is None else with_nodes(bent, nodes, part)._off(theta[None])
 
 
 def _error(theta: np.ndarray, _: int, part: Factor | None) -> tuple[np.ndarray, np.ndarray] | None:
     return None if part is None else part._off(theta)[:2]
 
 
-def _with_nodes(bent: bool, nodes: int, part: Factor | None) -> Any:
+def with_nodes(bent: bool, nodes: int, part: Factor | None) -> Any:
+    """A part whose sums have these nodes."""
     if part is None:
         return None
     here = copy(part)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..likelihoods import BERNOULLI, Dispersion
+from .coordinates import Kind
 from .density import Columns, Density
 from .factor_nodes import TOLERANCE
 from .few import some_inner
@@ -99,7 +100,7 @@ class SingleRows(Levels):
     @property
     def work(self) -> float:
         """Rows times nodes."""
-        return _WORK * self.N * (self.nodes + _OTHERS)
+        return work_of(self.N, self.nodes)
 
     @property
     def cost(self) -> float:
@@ -139,7 +140,7 @@ class SingleRows(Levels):
 
     def scale(self, theta: np.ndarray) -> np.ndarray:
         """κ and the outer sd, with which effects grow, at n points (n, 2)."""
-        return np.column_stack([_kappa(theta[:, self.p + 1]), np.exp(theta[:, self.p])])
+        return scale_of(theta, self.p)
 
     def _possible(self, theta: np.ndarray) -> np.ndarray:
         """Those that the nested sums can cover too, which are asked later."""
@@ -153,13 +154,61 @@ class SingleRows(Levels):
         return self.nested._log_hyperprior(theta)
 
 
+def work_of(rows: int, nodes: int) -> float:
+    """What a point of so many rows costs."""
+    return _WORK * rows * (nodes + _OTHERS)
+
+
+def scale_of(theta: np.ndarray, p: int) -> np.ndarray:
+    """κ and the outer sd, with which effects grow, at n points (n, 2)."""
+    return np.column_stack([_kappa(theta[:, p + 1]), np.exp(theta[:, p])])
+
+
+class Averaged(Protocol):
+    """Sums of rows whose own effects are averaged out, wherever they are. See: SingleRows."""
+
+    p: int
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of θ."""
+
+    @property
+    def fewest(self) -> int:
+        """Levels of the outer factor."""
+
+    @property
+    def work(self) -> float:
+        """Rows times nodes."""
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,)."""
+
+    def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient and Hessian at one point."""
+
+    def evaluate(self, theta: np.ndarray) -> Evaluated:
+        """log density at n points, with moments of outer levels, then inner ones."""
+
+    def error(self, theta: np.ndarray) -> np.ndarray:
+        """What the log density is off by at n points, (n,)."""
+
+    def choose_nodes(self, theta: np.ndarray) -> None:
+        """The fewest nodes that suffice at n points."""
+
+    def scale(self, theta: np.ndarray) -> np.ndarray:
+        """κ and the outer sd, with which effects grow, at n points (n, 2)."""
+
+    def _log_prior(self, theta: np.ndarray) -> np.ndarray: ...
+
+
 class Starred:
     """The same at θ* = (β/κ, log sd of outer − log κ, log σ), κ that of the inner sd σ.
 
     Rows say next to nothing of σ, for ℓ hangs on η/κ: it is nearly independent of the others here.
     """
 
-    def __init__(self, rows: SingleRows):
+    def __init__(self, rows: Averaged):
         self.rows, self.p, self.kinds, self.fewest = rows, rows.p, rows.kinds, rows.fewest
 
     @property

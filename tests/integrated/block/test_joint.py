@@ -89,7 +89,7 @@ def test_means_are_those_of_exact_sums(monkeypatch):
     """Sds, of which the block alone is off by more than it may: means to 0.05 sd, with an error as small."""
     monkeypatch.setattr("lrvb.integrated.block.integration.MEAN_ERROR", 0.0)
     rows, terms = crossed("bernoulli", **HARD)
-    block = Block(rows, terms)
+    block = Block(Layout(rows, terms))
     found = integrate_block(block)
     exact = integrate_path(Crossed(rows, terms[0], terms[1]), Budget(final=2048))
     assert block.joint

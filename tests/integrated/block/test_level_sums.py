@@ -56,13 +56,13 @@ def test_the_rest_is_half_the_variance_of_what_no_level_has_alone():
     u = np.log([1.5, 1.0])
     fitted = fit(layout, u, cold_start(layout))
     found = gap(layout, fitted)
-    C, D = dense(layout, fitted.Q.w, u)
+    C, D = dense(layout, fitted.rows.w, u)
     rng, n = np.random.default_rng(0), 4000
     c = np.linalg.cholesky(np.linalg.inv(D)) @ rng.normal(size=(len(D), n))
     e = C @ c
-    y, at, eta = rows.columns[0][:, None], fitted.rows, fitted.eta[:, None]
+    y, at, eta = rows.columns[0][:, None], fitted.rows.at, fitted.rows.eta[:, None]
     r = y * (eta + e) - np.logaddexp(0, eta + e) - at.value[:, None] - at.score[:, None] * e
-    R = (r + at.information[:, None] * (e**2 - fitted.v[:, None]) / 2).sum(0)
+    R = (r + at.information[:, None] * (e**2 - fitted.rows.v[:, None]) / 2).sum(0)
     # all but what the levels' sums have: log E exp R ≈ Σ_k log E exp R̄_k + ½ Var of the rest
     whole = np.log(np.mean(np.exp(R)))
     assert abs(whole - found.total) < 0.06 + 3 * np.std(np.exp(R - whole)) / np.sqrt(n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from crossing import KINDS, columns, evidence
@@ -10,6 +12,7 @@ from small import intercepts
 
 from lrvb.integrated.matrix_free.covariances import Dense, Drawn, covariances
 from lrvb.integrated.matrix_free.direct import Direct
+from lrvb.integrated.matrix_free.draws import perturbed
 from lrvb.integrated.matrix_free.schur import Schur
 from lrvb.integrated.matrix_free.sums import factors_of, sum_rows
 
@@ -63,7 +66,7 @@ def blocks_of(S, factors):
 @pytest.mark.parametrize("kind", KINDS)
 def test_exact(kind):
     found, factors, zeta, S = case(kind)
-    made = covariances(found.schur(zeta), factors)
+    made = covariances(found.schur(zeta), perturbed(found.sums, factors))
     assert made.error == 0
     for block, expected in zip(made.blocks(), blocks_of(S, factors), strict=True):
         assert_allclose(block, expected, rtol=1e-9, atol=1e-12)
@@ -75,12 +78,14 @@ def test_exact(kind):
 def test_by_draws(kind):
     """Sds within four of the errors that are told; unbiased over levels."""
     found, factors, zeta, S = case(kind)
-    made = Drawn(Schur(found.sums, found.precisions(zeta)), factors)
+    made = Drawn(Schur(found.sums, found.precisions(zeta)), perturbed(found.sums, factors))
     for block, expected in zip(made.blocks(), blocks_of(S, factors), strict=True):
         ratio = np.sqrt(np.diagonal(block / expected, axis1=1, axis2=2))
         assert abs(ratio - 1).max() < max(4 * made.error, 0.02)
         assert abs(ratio.mean() - 1) < 0.01
     levels, R = asked(factors)
+    there = pickle.loads(pickle.dumps(made))  # where rows may be
+    assert_allclose(there.rows(levels, R), made.rows(levels, R), rtol=1e-12)
     ratio = np.sqrt(made.rows(levels, R) / expected_rows(S, factors, levels, R))
     assert abs(ratio - 1).max() < 0.15
     assert abs(ratio.mean() - 1) < 0.04
@@ -105,7 +110,7 @@ def test_draws_tell_what_they_are_off_by(kind):
     sums, factors = many(kind)
     precisions = [np.full((1, 1), 4.0 / (1 + f)) for f in range(len(factors))]
     exact = Dense(Direct(sums, precisions, 10**4)).blocks()
-    made = Drawn(Schur(sums, precisions), factors)
+    made = Drawn(Schur(sums, precisions), perturbed(sums, factors))
     ratios = [np.sqrt(a / b) for a, b in zip(made.blocks(), exact, strict=True)]
     found = max(np.sqrt(np.mean((ratio - 1) ** 2)) for ratio in ratios)
     assert 0.5 * made.error < found < 1.5 * made.error

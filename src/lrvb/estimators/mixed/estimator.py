@@ -130,8 +130,8 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     def fit(self, data: Any) -> MixedModel:
         """Fit the model to a pandas, polars or Dask DataFrame, or a mapping of columns.
 
-        Rows on Dask stay in their partitions where the response is gaussian, and those of any other in one
-        factor or two; others are brought together, with a warning, while they are few.
+        Rows on Dask stay in their partitions where the response is gaussian or they are many; few are brought
+        together, with a warning.
         """
         design = self._read(data)
         self._remember(data)

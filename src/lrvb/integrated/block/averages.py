@@ -29,18 +29,28 @@ class Averages(NamedTuple):
 
 
 def average(
-    likelihood: Density, columns: Columns, phi: Sequence[float], mean: np.ndarray, v: np.ndarray
+    likelihood: Density,
+    columns: Columns,
+    phi: Sequence[float],
+    mean: np.ndarray,
+    v: np.ndarray,
+    widest: float | None = None,
 ) -> Averages:
-    """Under η ~ N(mean, v), by Gauss–Hermite sums."""
+    """Under η ~ N(mean, v), by Gauss–Hermite sums; widest is the largest sd, of other rows too."""
     sd = np.sqrt(v)
     value, score, information = np.zeros((3, len(mean)))
-    for x, weight in nodes(float(sd.max(initial=0.0))):
+    for x, weight in nodes(sd_of(v) if widest is None else widest):
         eta = mean + x * sd
         value += weight * likelihood.log_p(columns, eta, phi)
         first, second = likelihood.derivatives(columns, eta, phi)
         score += weight * first
         information += weight * second
     return Averages(value, score, information)
+
+
+def sd_of(v: np.ndarray) -> float:
+    """The largest sd of variances v."""
+    return float(np.sqrt(v.max(initial=0.0)))
 
 
 def nodes(sd: float) -> Iterator[tuple[float, float]]:

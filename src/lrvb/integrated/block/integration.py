@@ -13,13 +13,13 @@ from ..importance import Budget, Weighted, integrate, resampled
 from ..integral import Integral
 from ..mode import Mode, NoMode
 from ..origins import overlooked
-from ..proposals import SplitT, degrees
+from ..proposals import SplitT, degrees, fit_blocks, rounded
 from ..wanting import MEAN_ERROR, in_sds, in_variances
 from .fitting import cold_start
 from .joint import Joint, joint
 from .model import MOST_TILTS, Block
 from .points import Fits, Point, respond
-from .polynomial import Frame
+from .polynomial import Frame, places, settled
 
 Progress = Callable[[int, int], None]
 
@@ -41,6 +41,9 @@ EFFICIENT = 0.3  # of joint draws at the center, the share that must count
 FEW = 2.5  # points that must share the density for their differences to be a measure
 LOW = 2.0  # fall of the log density from its highest point within which a mean can be
 WIDE = (0.02, 0.8)  # sds of bent coordinates, at least and at most
+ROUND = (
+    2.0**20
+)  # parts of a nat to which log densities of draws are round: rounding has no say in proposals
 KEPT = 2**23  # numbers of levels' moments at the draws where they are evaluated
 
 
@@ -53,12 +56,12 @@ def integrate_block(
     fits = Fits(layout, cold_start(layout))
     u, H = _climb(fits, inside.start()[p:], inside)
     k = len(u)
-    points = [fits.at(u)]
-    frame = Frame(kinds, u, _axes(kinds, u, H))
+    frame = settled(kinds, u, _axes(kinds, u, H))
+    points = [fits.at(frame.outward(np.zeros((1, k)))[0])]
     for j, length in enumerate(np.diag(frame.axes)):
         for distance in (APART, FAR) if length > LONG else (APART,):
             for side in (distance, -distance):
-                points += _computed(fits, frame.outward(side * np.eye(k)[[j]]))
+                points += _computed(fits, frame, side * np.eye(k)[[j]])
     budget = budget or enough(k, inside.fewest)
     frame, points, weighted, off = _learnt(inside, fits, frame, points, budget, seed, progress)
     if inside.layout.complete and _shift(inside, weighted) > MEAN_ERROR / 2:
@@ -115,9 +118,9 @@ def _learnt(
         # tails are looked at more often than they occur, and where sds have their variances most of all
         far = in_variances(in_sds(frame.outward(weighted.x), log), w)
         tails = resampled(np.sqrt(w) * far, 1 + k // 2, seed + round_)
-        new = _computed(fits, frame.outward(weighted.x[resampled(w, 3 + k, seed + round_)]))
+        new = _computed(fits, frame, weighted.x[resampled(w, 3 + k, seed + round_)])
         checked = len(new) == 3 + k  # where the mass is, every one of them says how far it is off
-        new += _computed(fits, frame.outward(weighted.x[tails]))
+        new += _computed(fits, frame, weighted.x[tails])
         if not new:
             raise NoMode("No Gaussian block was found at draws of the hyperparameters.", point=u)
         points += new
@@ -130,8 +133,8 @@ def _learnt(
         moved = np.sqrt(center @ np.linalg.solve(cov, center))
         lengths = np.sqrt(np.linalg.eigvalsh(cov))
         if off < KNOWN and (moved > 0.7 or lengths.max() > 1.6 or lengths.min() < 0.6):
-            middle = frame.outward(center[None])[0]
-            there = _computed(fits, middle[None])
+            middle = frame.outward(places(center[None]))[0]
+            there = _computed(fits, frame, center[None])
             points += there
             if not there or there[0].value < max(point.value for point in points) - LOW:
                 continue  # drawn by what the polynomial has wrong
@@ -139,7 +142,7 @@ def _learnt(
             old, frame = frame, Frame(kinds, middle, np.eye(k))
             # the same spread, in the coordinates bent around the new middle
             turn = frame.bend.slope(frame.middle) / old.bend.slope(old.bend.bend(middle))
-            frame = Frame(kinds, middle, np.linalg.cholesky(whole / turn[:, None] / turn))
+            frame = settled(kinds, middle, np.linalg.cholesky(whole / turn[:, None] / turn))
     else:
         inside.learn(frame, points)
         weighted = _drawn(inside, budget, seed)
@@ -163,8 +166,12 @@ def _off(inside: Block, new: list[Point]) -> float:
     return float(np.sqrt(share @ away**2))
 
 
-def _computed(fits: Fits, u: np.ndarray) -> list[Point]:
-    """The points at n places (n, k), but for those where there is no fit: tails beyond all numbers."""
+def _computed(fits: Fits, frame: Frame, e: np.ndarray) -> list[Point]:
+    """The points near n places e (n, k), but for those where there is no fit: tails beyond all numbers."""
+    return _points(fits, frame.outward(places(e)))
+
+
+def _points(fits: Fits, u: np.ndarray) -> list[Point]:
     found = []
     for place in u:
         try:
@@ -189,7 +196,7 @@ def _heights(fits: Fits, u: np.ndarray) -> np.ndarray:
     """log p(y, u) at n points, with a fit of its own each; −∞ where there is none."""
     found = np.full(len(u), -np.inf)
     for i, place in enumerate(u):
-        for point in _computed(fits, place[None]):
+        for point in _points(fits, place[None]):
             found[i] = point.value
     return found
 
@@ -255,10 +262,11 @@ def _drawn(inside: Block, budget: Budget, seed: int) -> Weighted:
     k = len(inside.frame.middle)
 
     def target(e: np.ndarray) -> np.ndarray:
-        return inside.polynomial(inside.frame.outward(e)) + inside.frame.log_jacobian(e)
+        value = inside.polynomial(inside.frame.outward(e)) + inside.frame.log_jacobian(e)
+        return np.rint(value * ROUND) / ROUND
 
     start = SplitT(np.zeros(k), np.eye(k), np.full(k, 1.3), np.full(k, 1.3), degrees(k))
-    return integrate(target, start, budget=budget, seed=seed)
+    return integrate(target, start, lambda x, w: rounded(fit_blocks(x, w, 0)), budget, seed)
 
 
 def _respond(inside: Block, fits: Fits) -> None:

@@ -16,6 +16,7 @@ from scipy.linalg import block_diag, solve_triangular
 from .fitting import Fitted
 from .layout import PARTS, Layout
 from .level_sums import level_nodes
+from .rows import RowsHere
 
 DRAWS = 256
 MOST = 600  # coefficients that are drawn
@@ -57,7 +58,8 @@ class Joint:
     def log_weights(self, fitted: Fitted) -> np.ndarray:
         """log p(y, c_s, u) − log q(c_s) of every draw, (S,)."""
         layout, rows, u = self.layout, self.layout.rows, fitted.u
-        precisions, w = layout.precisions(u), fitted.Q.w
+        assert isinstance(fitted.rows, RowsHere)  # of so many as are elsewhere there are no draws
+        precisions, w = layout.precisions(u), fitted.rows.w
         prior = block_diag(
             rows.P, *(np.kron(np.eye(layout.factors[g].levels), precisions[g]) for g in self.drawn)
         )

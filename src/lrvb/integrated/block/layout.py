@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,6 +13,10 @@ from ..coordinates import FREE, Kind
 from ..matrix_free.sums import Factor, factors_of
 from ..regression import Regression
 from ..terms import Spread, Term, split_by_size
+from .rows import Rows, RowsHere
+
+if TYPE_CHECKING:
+    from .precision import Variances
 
 MANY, FEWEST = 40_000, 400  # rows, and levels, of which sums are made for all
 PARTS = 16  # of the levels that stand for all, and probes: what differs between them tells what that is worth
@@ -25,9 +30,11 @@ class Layout:
 
     direct: bool | None = None
 
-    def __init__(self, rows: Regression, terms: Sequence[Term]):
+    def __init__(
+        self, rows: Regression, terms: Sequence[Term], factors: Sequence[Factor] | None = None
+    ):
         self.rows, self.terms = rows, tuple(terms)
-        self.factors: list[Factor] = factors_of(terms)
+        self.factors: list[Factor] = factors_of(terms) if factors is None else list(factors)
         self.N, self.p = len(rows.X), rows.p
         self.constant = rows.likelihood.constant(rows.columns)
         self.hyper = sum(term.size for term in terms)
@@ -37,6 +44,10 @@ class Layout:
         """Kinds of θ."""
         own = [kind for term in self.terms for kind in term.kinds]
         return FREE * self.p + own + self.rows.likelihood.kinds
+
+    def on(self, terms: Sequence[Term]) -> Layout:
+        """The same rows with other coordinates of the terms."""
+        return Layout(self.rows, terms)
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -54,6 +65,34 @@ class Layout:
                     values, place = np.unique(column, return_inverse=True)
                     key = np.unique(key * len(values) + place, return_inverse=True)[1]
         return key
+
+    @cached_property
+    def own(self) -> list[np.ndarray]:
+        """Levels of each factor that have rows."""
+        return [np.unique(factor.codes) for factor in self.factors]
+
+    @cached_property
+    def one_of_cells(self) -> np.ndarray:
+        """One row of each cell."""
+        return np.unique(self.cells, return_index=True)[1]
+
+    @cached_property
+    def _marks(self) -> np.ndarray:
+        """64 bits of each cell that hang on its levels and columns alone, as if thrown."""
+        at = self.one_of_cells
+        mark = np.zeros(len(at), dtype=np.uint64)
+        for factor in self.factors:
+            mark = mixed(mark + factor.codes[at].astype(np.uint64))
+            for column in factor.R[at].T:
+                mark = mixed(mark + np.ascontiguousarray(column + 0.0).view(np.uint64))
+        return mark
+
+    def signs_of_cells(self, j: int) -> np.ndarray:
+        """±1 of each cell for the j-th draw."""
+        marks, bit = self._marks, np.uint64(j % 64)
+        for _ in range(j // 64):
+            marks = mixed(marks)
+        return 2.0 * ((marks >> bit) & np.uint64(1)) - 1.0
 
     @cached_property
     def chosen(self) -> list[np.ndarray]:
@@ -92,6 +131,21 @@ class Layout:
             total = total + term.log_prior(part, spread)
         return total
 
+    def begin(
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: np.ndarray | Variances | None
+    ) -> Rows:
+        """The rows at means of all coefficients."""
+        return self.begin_here(beta, z, variances)
+
+    def begin_here(
+        self, beta: np.ndarray, z: Sequence[np.ndarray], variances: np.ndarray | Variances | None
+    ) -> RowsHere:
+        """The same of rows that are here."""
+        if variances is None:
+            variances = np.zeros(self.N)
+        v = variances if isinstance(variances, np.ndarray) else variances.of_rows(self)
+        return RowsHere(self, self.predictor(beta, z), v)
+
     def predictor(self, beta: np.ndarray, z: Sequence[np.ndarray]) -> np.ndarray:
         """η of the rows from β (p,) and each factor's levels (K, q)."""
         eta = self.rows.X @ beta + self.rows.offset
@@ -110,3 +164,11 @@ class Layout:
             np.stack([np.bincount(f.codes, g * f.R[:, i], f.levels) for i in range(f.q)], axis=1)
             for f in self.factors
         ]
+
+
+def mixed(x: np.ndarray) -> np.ndarray:
+    """Whole numbers of 64 bits turned into others that look thrown: SplitMix64's (Steele et al. 2014)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

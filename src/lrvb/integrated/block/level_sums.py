@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from ...numerics.sobol import sobol
-from .averages import nodes
 from .fitting import Gaussian
 from .layout import PARTS, Layout
 
@@ -53,31 +52,17 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
     Given a pattern, which has the sums of all levels, those change since as the chosen ones' do, and all
     other levels' moments differ from q's as they do there.
     """
-    rest, own, noise = 0.0, 0.0, np.zeros(PARTS)
+    own, noise = 0.0, np.zeros(PARTS)
     moved, spread, third, every = [], [], [], []
-    for f, factor in enumerate(layout.factors):
-        C = fitted.covariances[f]
-        chosen = layout.chosen[f]
-        at = np.flatnonzero(chosen[factor.codes]) if pattern is not None else np.arange(layout.N)
-        counted = chosen[factor.codes[at]]
-        scale = len(chosen) / chosen.sum()
-        if f == 0:
-            rest += scale * _of_rows(layout, fitted, at[counted])
+    levels = [level_nodes(factor.q) for factor in layout.factors]
+    rows, own_C = fitted.rows, fitted.covariances
+    widest = rows.lean(fitted.Q.variances, own_C, layout.chosen, pattern is None)
+    tables = rows.tables(fitted.phi, widest, levels, layout.chosen)
+    for f, table in enumerate(tables.levels):
+        C, chosen = own_C[f], layout.chosen[f]
+        T, log_w = levels[f]
         root = np.linalg.cholesky(C)
-        c = fitted.Q.with_rows(f, fitted.v, C)[at]
-        # η = η̄ + aᵀt + what is left, with t standard normal
-        codes = factor.codes[at]
-        a = np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
-        square = (a**2).sum(1)
-        left = np.sqrt(np.maximum(fitted.v[at] - square, 0.0))
-        T, log_w = level_nodes(factor.q)
-        table = np.empty((factor.levels, len(T)))
-        cells = layout.cells[at]
-        for j, t in enumerate(T):
-            r = _rest_of_log_p(layout, fitted, at, a @ t, left, square)
-            table[:, j] = np.bincount(codes, r, factor.levels)
-            each = np.bincount(cells, r * counted)
-            rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
+        scale = len(chosen) / chosen.sum()
         table += log_w
         total = logsumexp(table, axis=1)
         every.append(total)
@@ -99,7 +84,7 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         moved.append(found[0])
         spread.append(found[1])
         third.append(found[2])
-    return Gap(own, max(rest, 0.0) / 2, moved, spread, third, every, noise)
+    return Gap(own, max(tables.rest, 0.0) / 2, moved, spread, third, every, noise)
 
 
 class Pattern(NamedTuple):
@@ -133,40 +118,6 @@ def _moments(
     for j, t in enumerate(T):
         third += P[:, [j]] * (root @ t - mean) ** 3
     return mean, root @ centred @ root.swapaxes(1, 2), third
-
-
-def _of_rows(layout: Layout, fitted: Gaussian, at: np.ndarray) -> float:
-    """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""
-    v = fitted.v[at]
-    sd, total = np.sqrt(v), 0.0
-    none = np.zeros(len(at))
-    for x, weight in nodes(max(float(sd.max()), 1.0)):
-        r = _rest_of_log_p(layout, fitted, at, x * sd, none, v)
-        total += weight * float((np.bincount(layout.cells[at], r) ** 2).sum())
-    return total
-
-
-def _rest_of_log_p(
-    layout: Layout,
-    fitted: Gaussian,
-    at: np.ndarray,
-    e: np.ndarray,
-    sd: np.ndarray,
-    variance: np.ndarray,
-) -> np.ndarray:
-    """E log p(y | η̄ + e + sd·x) over x of rows `at`, less its parts up to the second in e.
-
-    e has this variance.
-    """
-    rows, phi = layout.rows, fitted.phi
-    columns = tuple(column[at] for column in rows.columns)
-    value, mean = np.zeros(len(at)), fitted.eta[at] + e
-    widest = float(sd.max(initial=0.0))
-    for x, weight in nodes(widest) if widest > 0 else [(0.0, 1.0)]:
-        value += weight * rows.likelihood.log_p(columns, mean + x * sd, phi)
-    known = fitted.rows
-    value -= known.value[at] + known.score[at] * e
-    return value + known.information[at] * (e**2 - variance) / 2
 
 
 @cache

@@ -9,10 +9,7 @@ import numpy as np
 from ..coordinates import Kind
 from ..inside import Drawn, Effects, Evaluated, Lines
 from ..matrix_free.conjugate import given_up
-from ..matrix_free.draws import draw, normals
 from ..origins import OVERLOOKED
-from ..regression import Regression
-from ..terms import Term
 from .averages import nodes
 from .layout import PARTS, Layout
 from .points import Fits, Point
@@ -35,9 +32,8 @@ class Block:
     overlooked = False
     joint = 0
 
-    def __init__(self, rows: Regression, terms: Sequence[Term], why: str = ""):
-        self.layout = Layout(rows, terms)
-        self.terms, self.p, self.why = tuple(terms), rows.p, why
+    def __init__(self, layout: Layout, why: str = ""):
+        self.layout, self.terms, self.p, self.why = layout, layout.terms, layout.p, why
         self.points: list[Point] = []
         self.shift, self.stretch = np.zeros(self.p), np.eye(self.p)
         self.tilts = np.zeros((self.p, PARTS))
@@ -220,7 +216,7 @@ class Block:
         """One draw of all levels given each of n points: normal, as wide as each level is there."""
         assert self.Q is not None
         W, away = self._away(theta)
-        noise = np.concatenate(draw(self.Q.schur, self.Q.scaled, len(theta), rng, normals)).T
+        noise = self.Q.draw(len(theta), rng).T
         kept = np.concatenate([_diagonal(C).ravel() for C in self.blocks])
         mean, variance = np.zeros((2, *noise.shape))
         for j, point in enumerate(self.points):

@@ -14,6 +14,7 @@ from .level_sums import Gap, Pattern, gap
 
 LEAST = 0.1  # of a level's variance given β, which its own sum may leave
 CREDIBLE = 3.0, 3.0  # nats, and times the mode's, that half a variance may add to the bound
+AS_NEAR = 1e-6  # share of a distance that is none
 APART = 0.5  # sds by which β's mean is moved to see what follows it
 
 
@@ -66,15 +67,20 @@ class Fits:
 
     def fit(self, u: np.ndarray, tilt: np.ndarray | None = None) -> Fitted:
         """q at u."""
-        near = min(self.starts, key=lambda kept: _distance(kept[0], u))
+        away = np.array([_distance(kept[0], u) for kept in self.starts])
+        # the first of those that are as near: rounding has no say where points lie evenly
+        near = int(np.flatnonzero(away <= away.min() * (1 + AS_NEAR))[0])
         try:
-            found = fit(self.layout, u, near[1], tilt)
+            found = fit(self.layout, u, self.starts[near][1], tilt)
         except np.linalg.LinAlgError as error:
             raise NoMode(
                 f"No Gaussian block at the hyperparameters {u}: {error}.", point=u
             ) from error
         if tilt is None:
-            self.starts = [*self.starts[-7:], (u, Start(found.beta, found.z, found.v))]
+            self.starts = [
+                *self.starts[-7:],
+                (u, Start(found.beta, found.z, found.rows.kept(found.Q))),
+            ]
         return found
 
     def at(self, u: np.ndarray) -> Point:

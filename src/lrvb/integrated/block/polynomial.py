@@ -21,6 +21,7 @@ LENGTH, NUGGET, MOST = (
     0.1,
     3.0,
 )  # of the smooth function through what the polynomial leaves, in sds
+PARTS_OF_SD = 64  # of an sd or of an axis, to which frames and points are round
 SPARE = 1.5  # equations for every unknown
 NEAR = 12.0  # fall of the log density within which a point says something of the coefficients
 
@@ -49,6 +50,25 @@ class Frame:
     def log_jacobian(self, e: np.ndarray) -> np.ndarray:
         """log |∂u/∂e| at n points e, (n,)."""
         return self.bend.log_jacobian(self.middle + e @ self.axes.T) + self.volume
+
+
+def settled(kinds: Sequence[Kind], center: np.ndarray, axes: np.ndarray) -> Frame:
+    """A frame near this one, of round numbers: any will do, and one that hangs on no last digit of sums."""
+    axes = _rounded(axes, np.abs(axes))
+    bend = Bend(kinds, center)
+    sd = bend.slope(bend.bend(center)) * np.abs(axes).max(1)
+    return Frame(kinds, _rounded(center, sd), axes)
+
+
+def places(e: np.ndarray) -> np.ndarray:
+    """Points near e that hang on no last digit."""
+    return np.rint(e * PARTS_OF_SD) / PARTS_OF_SD
+
+
+def _rounded(x: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """x in parts of the power of two below its size."""
+    step = 2.0 ** np.floor(np.log2(np.maximum(size, 1e-300))) / PARTS_OF_SD
+    return np.rint(x / step) * step
 
 
 class Polynomial:

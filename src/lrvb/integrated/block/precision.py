@@ -1,4 +1,4 @@
-r"""Q = CᵀWC + P of all coefficients at rows' weights W: solutions, log |Q|, and variances of rows.
+r"""Q = CᵀWC + P of all coefficients from sums by rows' weights W: solutions, log |Q|, and variances of rows.
 
 Rows scaled by √W are those of gaussian rows with σ = 1, so levels are eliminated as there; β stays.
 """
@@ -12,24 +12,20 @@ import numpy as np
 
 from ..matrix_free.covariances import Covariances, covariances
 from ..matrix_free.direct import Direct, is_small
-from ..matrix_free.draws import signs
+from ..matrix_free.draws import draw, normals, signs
 from ..matrix_free.schur import Schur
-from ..matrix_free.sums import sum_rows
+from ..matrix_free.sums import Sums
 from .layout import PARTS, Layout
+from .rows import Rows
 
 LARGEST, PAIRS = 1500, 3e7  # coefficients, and products, up to which S is a dense matrix
 
 
 class Precision:
-    """At weights w (N,) and Λ of each factor's levels."""
+    """From sums of weighted rows and Λ of each factor's levels; the rows are asked where draws need them."""
 
-    def __init__(self, layout: Layout, w: np.ndarray, precisions: Sequence[np.ndarray]):
-        self.layout, self.w = layout, w
-        root = np.sqrt(w)
-        scaled = [f._replace(R=f.R * root[:, None], weights=None) for f in layout.factors]
-        X = layout.rows.X * root[:, None]
-        self.sums = sum_rows(scaled, X, np.zeros(len(w)))
-        self.scaled = scaled
+    def __init__(self, layout: Layout, sums: Sums, precisions: Sequence[np.ndarray], rows: Rows):
+        self.layout, self.sums, self.rows = layout, sums, rows
         if layout.direct is None:  # which weights do not change
             layout.direct = is_small(self.sums, LARGEST, PAIRS)
         self.schur: Schur = (
@@ -71,6 +67,10 @@ class Precision:
         size = self.layout.sizes[0]
         return np.concatenate(self.schur.coefficients(b[:size], b[size:]))
 
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """`count` draws of all levels' coefficients given β, (M, count)."""
+        return np.concatenate(draw(self.schur, self.rows.noise, count, rng, normals))
+
     def logdet(self) -> np.ndarray:
         """log |Q| by each of fixed probes, (PARTS,); all the same where it is exact."""
         own = float(np.linalg.slogdet(self.S)[1])
@@ -83,23 +83,12 @@ class Precision:
     @cached_property
     def covariances(self) -> Covariances:
         """Of levels given β."""
-        return covariances(self.schur, self.scaled)
+        return covariances(self.schur, self.rows.noise)
 
     @cached_property
-    def left(self) -> np.ndarray:
-        """X less what levels take of it, (N, p): the rows' derivatives in β."""
-        return (
-            self.layout.rows.X
-            - np.stack([self.layout.through_levels(self.split(u)) for u in self.U.T], axis=1)
-            if self.layout.p
-            else self.layout.rows.X
-        )
-
-    def row_variances(self) -> np.ndarray:
-        """Var η of every row, (N,)."""
-        factors = self.layout.factors
-        own = self.covariances.rows([f.codes for f in factors], [f.R for f in factors])
-        return own + np.einsum("np,pq,nq->n", self.left, self.C, self.left, optimize=True)
+    def variances(self) -> Variances:
+        """What rows' variances hang on."""
+        return Variances(self.covariances, self.split(self.U), self.C)
 
     def blocks(self) -> list[np.ndarray]:
         """Cov(z_k) of every level given β, (K, q, q) each."""
@@ -110,21 +99,43 @@ class Precision:
         U = self.split(self.U)[f]
         return np.einsum("kip,pq,kjq->kij", U, self.C, U, optimize=True)
 
-    def with_rows(self, f: int, v: np.ndarray, own: np.ndarray) -> np.ndarray:
+
+class Variances:
+    """Covariances of levels given β, U (K, q, p) of each factor that β takes off, and β's covariance C."""
+
+    def __init__(self, covariances: Covariances, U: list[np.ndarray], C: np.ndarray):
+        self.covariances, self.U, self.C = covariances, U, C
+
+    def left(self, layout: Layout) -> np.ndarray:
+        """X less what levels take of it, (N, p): the rows' derivatives in β."""
+        X = layout.rows.X
+        if not layout.p:
+            return X
+        taken = [layout.through_levels([u[..., j] for u in self.U]) for j in range(layout.p)]
+        return X - np.stack(taken, axis=1)
+
+    def of_rows(self, layout: Layout) -> np.ndarray:
+        """Var η of every row, (N,)."""
+        factors, left = layout.factors, self.left(layout)
+        own = self.covariances.rows([f.codes for f in factors], [f.R for f in factors])
+        return own + np.einsum("np,pq,nq->n", left, self.C, left, optimize=True)
+
+    def with_rows(
+        self, layout: Layout, f: int, v: np.ndarray, own: np.ndarray, left: np.ndarray
+    ) -> np.ndarray:
         """Cov(z_k, η_n) of every row and its level k of a factor, (N, q).
 
         By polarisation: Cov(a, η) = ½[Var(η + a) − Var η − Var a], with v (N,) and own (K, q, q) those
         of rows and levels.
         """
-        factors, factor = self.layout.factors, self.layout.factors[f]
-        U = self.split(self.U)[f]
-        found = np.empty((self.layout.N, factor.q))
+        factors, factor, U = layout.factors, layout.factors[f], self.U[f]
+        found = np.empty((layout.N, factor.q))
         codes = [g.codes for g in factors]
         for i in range(factor.q):
             R = [g.R for g in factors]
             R[f] = R[f] + np.eye(factor.q)[i]
-            left = self.left - U[factor.codes, i]
+            beyond = left - U[factor.codes, i]
             moved = self.covariances.rows(codes, R)
-            moved += np.einsum("np,pq,nq->n", left, self.C, left, optimize=True)
+            moved += np.einsum("np,pq,nq->n", beyond, self.C, beyond, optimize=True)
             found[:, i] = (moved - v - own[factor.codes, i, i]) / 2
         return found

@@ -7,18 +7,18 @@ estimate only what conditional variances leave: var = var(· | others) + var E[�
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from .direct import Direct, block_diagonal
-from .draws import draw
+from .draws import Perturbed, draw
 from .schur import ROUGHLY, Schur, inverse, multiplied
-from .sums import Factor
 
 DRAWS = 64
 KEPT = (
@@ -39,7 +39,7 @@ class Covariances(Protocol):
         """Var Σ_f R_f z_f of m rows from each factor's levels (m,), −1 for none, and R (m, q)."""
 
 
-def covariances(schur: Schur, factors: Sequence[Factor]) -> Covariances:
+def covariances(schur: Schur, perturbed: Perturbed) -> Covariances:
     """By the best way there is."""
     if len(schur.sums.levels) == 1:
         return Alone(schur)
@@ -47,7 +47,7 @@ def covariances(schur: Schur, factors: Sequence[Factor]) -> Covariances:
         return Nested(schur)
     if isinstance(schur, Direct) and not schur.sparse:
         return Dense(schur)
-    return Drawn(schur, factors)
+    return Drawn(schur, perturbed)
 
 
 class Alone:
@@ -97,43 +97,40 @@ class Nested:
 
 
 class Dense:
-    """From S⁻¹ itself."""
+    """From S⁻¹ itself, and F = EB, which takes the rest to the first factor's levels, sparse (Gq, r)."""
 
     error = 0.0
 
     def __init__(self, schur: Direct):
-        self.schur, self.sums = schur, schur.sums
-        self.inverse = cho_solve(schur.factor, np.eye(self.sums.r))
-
-    @cached_property
-    def F(self) -> sp.csr_array:
-        """EB, which takes the rest to the first factor's levels, sparse (Gq, r)."""
-        return sp.csr_array(block_diagonal(self.schur.E) @ self.sums.B)
+        sums = schur.sums
+        self.E, self.levels, self.q, self.places = schur.E, sums.levels, sums.q, sums.places
+        self.inverse = cho_solve(schur.factor, np.eye(sums.r))
+        self.F = sp.csr_array(block_diagonal(schur.E) @ sums.B)
 
     def blocks(self) -> list[np.ndarray]:
         """Of every level."""
-        sums, q = self.sums, self.sums.q[0]
-        own = self.schur.E.copy()
-        step = max(1, CHUNK // (sums.r * q))
-        for at in range(0, sums.levels[0], step):
+        q, r = self.q[0], len(self.inverse)
+        own = self.E.copy()
+        step = max(1, CHUNK // (r * q))
+        for at in range(0, self.levels[0], step):
             F = self.F[at * q : (at + step) * q].toarray()
-            through = (F @ self.inverse).reshape(-1, q, sums.r)
-            own[at : at + step] += through @ F.reshape(-1, q, sums.r).swapaxes(1, 2)
+            through = (F @ self.inverse).reshape(-1, q, r)
+            own[at : at + step] += through @ F.reshape(-1, q, r).swapaxes(1, 2)
         found = [own]
-        for f, place in enumerate(sums.places, 1):
-            K, q = sums.levels[f], sums.q[f]
+        for f, place in enumerate(self.places, 1):
+            K, q = self.levels[f], self.q[f]
             at = place.start + np.arange(K * q).reshape(K, q)
             found.append(self.inverse[at[:, :, None], at[:, None, :]])
         return found
 
     def rows(self, levels: Sequence[np.ndarray], R: Sequence[np.ndarray]) -> np.ndarray:
         """Var Σ_f R_f z_f of m rows: aᵀVa of the rest, less 2rᵀFVa, and rᵀ(E + FVFᵀ)r of the first."""
-        sums, V, q = self.sums, self.inverse, self.sums.q[0]
+        V, q = self.inverse, self.q[0]
         places, entries = [], []
-        for f, place in enumerate(sums.places, 1):
-            for i in range(sums.q[f]):
+        for f, place in enumerate(self.places, 1):
+            for i in range(self.q[f]):
                 known = levels[f] >= 0
-                places.append(place.start + np.where(known, levels[f], 0) * sums.q[f] + i)
+                places.append(place.start + np.where(known, levels[f], 0) * self.q[f] + i)
                 entries.append(np.where(known, R[f][:, i], 0.0))
         found = np.zeros(len(levels[0]))
         for i, (at, a) in enumerate(zip(places, entries, strict=True)):
@@ -142,16 +139,15 @@ class Dense:
                 found += both if i == j else 2 * both
         order = np.argsort(levels[0], kind="stable")
         order = order[np.searchsorted(levels[0][order], 0) :]
-        step = max(1, CHUNK // (sums.r * q))
-        ends = np.searchsorted(levels[0][order], np.arange(0, sums.levels[0] + step, step))
+        own, of = np.unique(levels[0][order], return_inverse=True)  # of a part's rows few levels
+        step = max(1, CHUNK // (len(V) * q))
+        ends = np.searchsorted(of, np.arange(0, len(own) + step, step))
         for k, (start, stop) in enumerate(pairwise(ends)):
-            if start == stop:
-                continue
-            n, at = order[start:stop], k * step
-            F = self.F[at * q : (at + step) * q]
+            n, here = order[start:stop], own[k * step : (k + 1) * step]
+            F = self.F[(here[:, None] * q + np.arange(q)).ravel()]
             through = F @ V
-            whole = (through.reshape(-1, q, sums.r) @ _tall(F, q)) + self.schur.E[at : at + step]
-            g, r = levels[0][n] - at, R[0][n]
+            whole = (through.reshape(-1, q, len(V)) @ _tall(F, q)) + self.E[here]
+            g, r = of[start:stop] - k * step, R[0][n]
             found[n] += np.einsum("mi,mij,mj->m", r, whole[g], r)
             for place, a in zip(places, entries, strict=True):
                 for i in range(q):
@@ -162,13 +158,13 @@ class Dense:
 class Drawn:
     """By draws from fixed signs, the mean of each coefficient of the rest regressed out of them, exactly."""
 
-    def __init__(self, schur: Schur, factors: Sequence[Factor]):
+    def __init__(self, schur: Schur, perturbed: Perturbed):
         self.schur, self.sums = schur, schur.sums
         sums = self.sums
         size = sums.levels[0] * sums.q[0] + sums.r
         self.count = int(np.clip(KEPT // size, 24, DRAWS))
         self.error = float(np.sqrt(0.5 / self.count))  # of what is estimated alone
-        first, rest = draw(schur, factors, self.count)
+        first, rest = draw(schur, perturbed, self.count)
         A = self._means()
         W = schur.solve(A, ROUGHLY)
         U = -multiplied(schur.E, sums.B @ W)
@@ -177,6 +173,16 @@ class Drawn:
         root = np.linalg.cholesky((middle + middle.T) / 2) * np.sqrt(self.count)
         self.u = np.concatenate([first - U @ fit, U @ root], axis=1)
         self.v = np.concatenate([rest - W @ fit, W @ root], axis=1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What variances of rows need, which may go where rows are, without what solves."""
+        _ = self._products, self._own
+        return {**self.__dict__, "schur": None, "sums": replace(self.sums)}
+
+    @cached_property
+    def _own(self) -> list[np.ndarray]:
+        """Q's blocks of every level."""
+        return [inverse(self.schur.E), *self.schur.own]
 
     def _means(self) -> np.ndarray:
         """Sums of each coefficient over the levels of the rest's factors, weighted by K, (r, Σq)."""
@@ -274,13 +280,13 @@ class Drawn:
 
     def rows(self, levels: Sequence[np.ndarray], R: Sequence[np.ndarray]) -> np.ndarray:
         """Var Σ_f R_f z_f of m rows: given all levels but the row's own, and what that mean varies."""
-        sums, schur = self.sums, self.schur
+        sums = self.sums
         sizes = np.cumsum([0, *sums.q])
         m, total = len(levels[0]), int(sizes[-1])
         parts = [slice(a, b) for a, b in pairwise(sizes)]
         found = np.empty(m)
         step = max(1, CHUNK // (total * self.u.shape[1]))
-        Q = [inverse(schur.E), *schur.own]
+        Q = self._own
         for at in range(0, m, step):
             here = slice(at, min(at + step, m))
             k = here.stop - here.start

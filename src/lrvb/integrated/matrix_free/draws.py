@@ -6,13 +6,16 @@ e are signs where the covariance alone is asked for, and normal for a draw.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from .schur import ROUGHLY, Schur
-from .sums import Factor
+from .sums import Factor, Sums
 
 Noise = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+# Σ_n c_n e_n of each factor's levels, (Kq, count), from a generator and what noise to take
+Perturbed = Callable[[int, np.random.Generator, Noise], list[np.ndarray]]
 
 
 def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -22,7 +25,7 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 def draw(
     schur: Schur,
-    factors: Sequence[Factor],
+    perturbed: Perturbed,
     count: int,
     rng: np.random.Generator | None = None,
     noise: Noise | None = None,
@@ -41,10 +44,8 @@ def draw(
         shape = (sums.levels[f], sums.q[f], count)
         made = (root @ noise(rng, shape)).reshape(-1, count)
         (first if f == 0 else rest)[place] = made
-    for j in range(count):
-        for f, by in enumerate(_rows(schur, factors, rng, noise)):
-            target = first if f == 0 else rest
-            target[places[f], j] += by
+    for f, by in enumerate(perturbed(count, rng, noise)):
+        (first if f == 0 else rest)[places[f]] += by
     return schur.coefficients(first, rest, ROUGHLY)
 
 
@@ -55,26 +56,34 @@ def signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (2.0 * bits - 1.0).reshape(shape)
 
 
-def _rows(
-    schur: Schur, factors: Sequence[Factor], rng: np.random.Generator, noise: Noise
-) -> list[np.ndarray]:
-    """Σ_n c_n e_n of each factor's levels: by cells where they say all, else by rows."""
-    sums = schur.sums
-    if by_cells(factors):
-        cells = sums.cells[0, 1]
+def perturbed(sums: Sums, factors: Sequence[Factor]) -> Perturbed:
+    """Of rows that are here: by cells where they say all, else by rows."""
+    return partial(from_cells, sums) if by_cells(factors) else partial(from_rows, factors)
+
+
+def from_cells(sums: Sums, count: int, rng: np.random.Generator, noise: Noise) -> list[np.ndarray]:
+    """Of two factors with nothing but intercepts."""
+    cells, found = sums.cells[0, 1], [np.empty((K, count)) for K in sums.levels]
+    for j in range(count):
         e = noise(rng, cells.first.shape) * np.sqrt(cells.C[:, 0, 0])
-        return [
-            np.bincount(cells.first, e, sums.levels[0]),
-            np.bincount(cells.second, e, sums.levels[1]),
-        ]
-    e = noise(rng, factors[0].codes.shape)
-    if factors[0].weights is not None:
-        e *= np.sqrt(factors[0].weights)
-    found = []
-    for factor in factors:
-        by = [np.bincount(factor.codes, e * r, factor.levels) for r in factor.R.T]
-        found.append(np.stack(by, axis=1).reshape(-1))
+        for by, codes in zip(found, (cells.first, cells.second), strict=True):
+            by[:, j] = np.bincount(codes, e, len(by))
     return found
+
+
+def from_rows(
+    factors: Sequence[Factor], count: int, rng: np.random.Generator, noise: Noise
+) -> list[np.ndarray]:
+    """Row by row."""
+    found = [np.empty((f.levels, f.q, count)) for f in factors]
+    for j in range(count):
+        e = noise(rng, factors[0].codes.shape)
+        if factors[0].weights is not None:
+            e *= np.sqrt(factors[0].weights)
+        for by, factor in zip(found, factors, strict=True):
+            for i, r in enumerate(factor.R.T):
+                by[:, i, j] = np.bincount(factor.codes, e * r, factor.levels)
+    return [by.reshape(-1, count) for by in found]
 
 
 def by_cells(factors: Sequence[Factor]) -> bool:

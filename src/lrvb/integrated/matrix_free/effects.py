@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .covariances import Covariances, covariances
+from .draws import perturbed
 from .evidence import Evidence
 from .location import Domain
 from .schur import Schur, inverse
@@ -139,10 +140,13 @@ class Levels(ABC):
     @cached_property
     def covariances(self) -> list[Covariances]:
         """Q⁻¹ at every point where it is exact, else at the mode."""
-        first = covariances(self._schurs[0], self.factors)
+        first = self._covariances(self._schurs[0])
         if first.error:
             return [first]
-        return [first, *(covariances(schur, self.factors) for schur in self._schurs[1:])]
+        return [first, *map(self._covariances, self._schurs[1:])]
+
+    def _covariances(self, schur: Schur) -> Covariances:
+        return covariances(schur, perturbed(schur.sums, self.factors))
 
     @cached_property
     def _blocks(self) -> list[list[np.ndarray]]:

@@ -17,7 +17,7 @@ from ..origins import OVERLOOKED
 from ..regression import Regression
 from ..terms import SdPrior, Term
 from .conjugate import given_up
-from .draws import draw, normals
+from .draws import draw, normals, perturbed
 from .effects import Given, Levels, Nearest, Smooth, Summed
 from .evidence import Evidence, Point
 from .location import Domain
@@ -236,7 +236,9 @@ class MatrixFree(Normal):
         points, place = np.unique(theta, axis=0, return_inverse=True)
         for i, zeta in enumerate(self.zeta(points)):
             same = np.flatnonzero(place.reshape(-1) == i)
-            first, rest = draw(self.evidence.schur(zeta), self.factors, len(same), rng, normals)
+            schur = self.evidence.schur(zeta)
+            of_rows = perturbed(schur.sums, self.factors)
+            first, rest = draw(schur, of_rows, len(same), rng, normals)
             own = [first, *(rest[where] for where in self.sums.places)]
             for f, part in enumerate(own):
                 z[f][same] += sd[same, None] * part.T

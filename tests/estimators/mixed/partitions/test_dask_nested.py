@@ -78,15 +78,15 @@ def scattered(data):
     return dd.from_delayed([dask.delayed(piece) for piece in pieces], meta=mixed.iloc[:0])
 
 
-def agree(here, there):
+def agree(here, there, atol=1e-8):
     A, B = here.summary(), there.summary()
-    assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=1e-8)
+    assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=atol)
     assert list(A.verdict) == list(B.verdict)
-    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-12)
+    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-4 * atol)
     ours, theirs = here.ranef(), there.ranef()
     assert ours.index.equals(theirs.index)
     for name in NUMBERS:
-        assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-8)
+        assert_allclose(theirs[name], ours[name], rtol=0, atol=atol)
 
 
 def both(formula, family, data, kind=ScatteredNested):
@@ -267,32 +267,30 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_nothing(monkeypatch):
         agree(here, there)
 
 
-def test_zeros_and_ones_with_an_effect_of_each_are_gathered(monkeypatch):
-    """Without a shuffle before it."""
-    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
-    data = classes(n=400).assign(k=lambda d: (d.k > 1).astype(int))
-    with pytest.warns(lrvb.RowsGathered, match="400 rows"):
-        lrvb.MixedModel("k ~ x + (1|school) + (1|pupil)", "bernoulli").fit(scattered(data))
+@pytest.mark.parametrize("x", ["x", "two"], ids=["rows that differ", "rows with counts"])
+def test_zeros_and_ones_with_an_effect_of_each(x):
+    """Another order of rows moves them by some 1e-8 sds in memory too."""
+    data = classes(n=1500, seed=2).assign(
+        k=lambda d: (d.k > 1).astype(int), two=lambda d: (d.x > 2).astype(int)
+    )
+    here, there = both(f"k ~ {x} + (1|school) + (1|pupil)", "bernoulli", data)
+    agree(here, there, 1e-7)
+    new = data.iloc[:4].drop(columns="pupil")
+    assert_allclose(there.predict(new, interval=0.9), here.predict(new, interval=0.9), rtol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("formula", "family"),
-    [
-        ("n ~ x + (1|school) + (1|unique) + (1|pupil)", "poisson"),
-        ("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson"),
-        ("n ~ x + (x|school) + (1|unique)", "poisson"),
-    ],
-)
-def test_what_has_no_sums_of_its_own_is_gathered_or_refused(formula, family, monkeypatch):
-    """Three factors, crossed levels of several modes, slopes beside another factor: before any work."""
+def test_what_has_no_sums_of_its_own_is_gathered_or_refused(monkeypatch):
+    """Crossed levels of several modes: before any work."""
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
-    data = classes(n=400).assign(unique=lambda d: d.unique % 41, k=lambda d: (d.k > 1).astype(int))
+    data = classes(n=400).assign(unique=lambda d: d.unique % 41)
     with pytest.raises(
         lrvb.InvalidModel, match=r"all 400 rows together.*0\.0 GB are free.*compute"
     ):
-        lrvb.MixedModel(formula, family).fit(scattered(data))
+        lrvb.MixedModel("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson").fit(
+            scattered(data)
+        )
 
 
 def test_factors_that_are_one_are_refused():

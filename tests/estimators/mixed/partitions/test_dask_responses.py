@@ -197,7 +197,12 @@ def at(row, name, value):
 @pytest.mark.parametrize(
     ("response", "family", "change", "match"),
     [
-        ("share", "beta", at(501, "share", 1.0), r"Partition 3: Column 'share', row 1 .*1\.0 is not"),
+        (
+            "share",
+            "beta",
+            at(501, "share", 1.0),
+            r"Partition 3: Column 'share', row 1 .*1\.0 is not",
+        ),
         ("share", "beta", at(900, "share", 0.0), r"Partition 3: Column 'share', row 400 "),
         ("rating", "cumulative", at(250, "rating", 2.5), "Partition 2: .*row 50 .*no category"),
         ("text", Cumulative(order=LABELS), at(5, "text", "odd"), "Partition 0: .*'odd', which is"),

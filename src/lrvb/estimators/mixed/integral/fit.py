@@ -83,10 +83,13 @@ def integrate_model(
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
-        if isinstance(statement.inside, Normal | Block):
-            raise
-        if isinstance(design, ScatteredDesign):
+        done = isinstance(statement.inside, Normal | Block)
+        if isinstance(design, ScatteredDesign) and (
+            done or isinstance(statement.inside, Scattered)
+        ):
             raise NotSmooth(str(error)) from error
+        if done:
+            raise
         statement = state(design, priors, standard, _clause(error))
         statement, integral = _integrated(statement, seed, progress)
     inside = statement.inside

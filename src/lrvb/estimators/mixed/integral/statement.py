@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import LrvbError
+from ....integrated.block.layout import Layout
 from ....integrated.block.model import Block
 from ....integrated.choice import choose
 from ....integrated.crossed import MOST_DRAWN
@@ -27,7 +28,7 @@ from ....prior import Gamma, Wishart
 from ..design.design import Design
 from ..design.standardised import Standardisation, fixed_prior
 from ..partitions.design import PartitionedDesign
-from ..partitions.scattered import ScatteredDesign, scatter
+from ..partitions.scattered import ScatteredDesign, scatter, scatter_block
 from ..priors.defaults import residual_scale
 from ..priors.stated import MixedPriors, SpreadPrior
 
@@ -64,7 +65,7 @@ class Statement(NamedTuple):
             terms = tuple(replace(t, as_they_are=True) if t.at_zero else t for t in terms)
             other = self._replace(terms=terms)
             if isinstance(inside, Block):
-                yield other._replace(inside=Block(self.rows, terms, inside.why))
+                yield other._replace(inside=Block(inside.layout.on(terms), inside.why))
             elif isinstance(inside, Slopes):
                 yield other._replace(inside=inside.on(self.rows, terms))
             elif isinstance(inside, Normal) and self._has_rows:
@@ -159,6 +160,10 @@ def state(
         make = Gaussian if _is_dense(design, terms, rows.p) else MatrixFree
         return Statement(make(rows, terms, priors.residual), tuple(terms), order, rows.p, rows)
     if isinstance(design, ScatteredDesign):
+        if instead or design.layout.kind == "block":
+            why = instead or _why_not(design)
+            away = scatter_block(design, rows, terms, standard, why)
+            return Statement(away, tuple(terms), order, rows.p, rows, design.dispersions)
         there = scatter(design, rows, terms, standard)
         return Statement(there, tuple(terms), design.layout.order, rows.p, rows, design.dispersions)
     found = None if instead else choose(rows, terms)
@@ -166,7 +171,7 @@ def state(
         why = instead or _why_not(design)
         if rows.penalties:
             raise NoExactSums(why)
-        block = Block(rows, terms, why)
+        block = Block(Layout(rows, terms), why)
         return Statement(block, tuple(terms), order, rows.p, rows, design.dispersions)
     if rows.penalties:
         drawn = sum(penalty.size for penalty in rows.penalties) + found.inside.p - rows.p

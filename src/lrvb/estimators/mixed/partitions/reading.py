@@ -39,9 +39,9 @@ ROW, CELL = (
 )  # bytes that a fit of so many takes at most: a row, and each of its columns
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other in one factor with one "
-    f"effect a level or two, or in two, nested, or crossed with one mode a level and up to {MOST_DRAWN} "
-    "levels of the smaller (factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other, but where levels of "
+    f"several modes, or with a slope alone, are crossed with up to {MOST_DRAWN} others "
+    "(factorization='blocked')"
 )
 
 
@@ -134,7 +134,7 @@ def _scattered(
     codes = functools.partial(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
-    layout = layout_of(small, codes, found.rows - found.dropped)
+    layout = layout_of(small, codes)
     if layout is None:
         return None
     by = small.coders[small.terms[layout.kept].factor]

@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import InvalidData
+from ....integrated.block.layout import Layout as Frame
+from ....integrated.block.model import Block
+from ....integrated.block.scattered import ScatteredLayout
+from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
 from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
+from ....integrated.matrix_free.sums import Factor as SharedLevels
+from ....integrated.matrix_free.sums import factors_of
 from ....integrated.nested import Nested
 from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_chain import ScatteredChain
 from ....integrated.scattered_crossed import ScatteredCrossed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
-from ....integrated.single_rows import are_single
 from ....integrated.slopes import Slopes
-from ....integrated.surrogate import NotSmooth
 from ....integrated.terms import Term as Summed
 from ....likelihoods import Dispersion
 from ....likelihoods.totals import Totals, total
@@ -144,15 +149,28 @@ def scatter(
         if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
             few = ScatteredLevels(rows, term, parts, bring)
         return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, few)
+    if layout.kind == "chain":
+        return ScatteredChain(rows, ordered, parts, bring)
     outer, inner = ordered
     if layout.kind == "crossed":
         return ScatteredCrossed(rows, outer, inner, parts, bring)
-    nested = ScatteredNested(rows, outer, inner, parts, bring)
-    if are_single(nested):
-        raise NotSmooth(
-            "Zeros and ones with an effect of each have no sums that stay where they are."
-        )
-    return nested
+    return ScatteredNested(rows, outer, inner, parts, bring)
+
+
+def scatter_block(
+    design: ScatteredDesign,
+    rows: Regression,
+    terms: Sequence[Summed],
+    standard: Standardisation,
+    why: str,
+) -> Block:
+    """A Gaussian block of a design's rows, where they are; why tells why there are no exact sums."""
+    factors = [term.factor for term in design.terms]
+    # that terms share their levels is said by codes
+    named = [replace(term, codes=np.full(1, f)) for term, f in zip(terms, factors, strict=True)]
+    made = functools.partial(rows_of, rows, factors_of(named), factors, standard)
+    parts = design.arrays.prepared(made)
+    return Block(ScatteredLayout(rows, named, parts, design.layout.kept), why)
 
 
 def sums_of(
@@ -164,13 +182,9 @@ def sums_of(
     part: Arrays,
 ) -> Any:
     """The sums of one partition's levels, terms in this order; None without rows."""
-    n = len(part.y)
-    if not n:
+    if not len(part.y):
         return None
-    y = part.y - standard.shift
-    columns = (y,) if part.trials is None else (y, part.trials)
-    offset = np.zeros(n) if part.offset is None else part.offset
-    here = replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
+    here = _here(rows, standard, part)
     own = [
         replace(term, codes=part.codes[factor].astype(np.int64), R=part.R[t])
         for term, t, factor in zip(terms, layout.order, factors, strict=True)
@@ -178,10 +192,40 @@ def sums_of(
     return _class_of(terms, layout)(here, own)
 
 
+def rows_of(
+    rows: Regression,
+    of: Sequence[SharedLevels],
+    factors: Sequence[int],
+    standard: Standardisation,
+    part: Arrays,
+) -> Frame | None:
+    """The rows of one partition as a Gaussian block has them, terms by their levels; None without rows."""
+    if not len(part.y):
+        return None
+    own = [
+        factor._replace(
+            codes=part.codes[factors[factor.terms[0]]].astype(np.int64),
+            R=np.concatenate([part.R[t] for t in factor.terms], axis=1),
+        )
+        for factor in of
+    ]
+    return Frame(_here(rows, standard, part), (), own)
+
+
+def _here(rows: Regression, standard: Standardisation, part: Arrays) -> Regression:
+    """The rows of one partition."""
+    y = part.y - standard.shift
+    columns = (y,) if part.trials is None else (y, part.trials)
+    offset = np.zeros(len(y)) if part.offset is None else part.offset
+    return replace(rows, columns=columns, X=standard.inward(part.X), offset=offset)
+
+
 def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
     """What sums of rows and terms are made by."""
     if layout.kind == "nested":
         return lambda rows, own: Nested(rows, *own)
+    if layout.kind == "chain":
+        return Chain
     if layout.kind == "crossed":
         return lambda rows, own: Crossed(rows, own[1], own[0])
     if sum(term.q for term in terms) == 1:
