@@ -1,4 +1,4 @@
-"""Shares, heavy tails and ordered categories on Dask: what starts and checks ask of all rows comes from parts."""
+"""Shares, heavy tails and ordered categories on Dask: starts and checks ask all rows where those are."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_partitions_with_other_categories_are_refused():
     table = dd.from_delayed(
         [dask.delayed(piece) for piece in pieces], meta=pieces[0][:0], verify_meta=False
     )
-    with pytest.raises(lrvb.InvalidData, match="'text' has other categories.*CategoricalDtype"):
+    with pytest.raises(lrvb.InvalidData, match=r"'text' has other categories.*CategoricalDtype"):
         lrvb.MixedModel("text ~ x + (1|unique)", "cumulative").fit(table)
 
 
