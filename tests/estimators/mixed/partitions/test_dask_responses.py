@@ -104,7 +104,8 @@ def agree(here, there, data):
 )
 def test_rows_stay_in_any_layout(response, family, groups):
     """Many levels and few, slopes, and nested factors."""
-    data = responses(n=3000 if "x|" in groups else 1000)
+    rows, schools = (3000, 25) if "x|" in groups else (600, 12) if "own" in groups else (1000, 25)
+    data = responses(rows, schools)
     agree(*both(f"{response} ~ x + {groups}", family, data), data)
 
 
