@@ -16,6 +16,7 @@ QUICK = 5e6  # evaluations that are never worth saving: less than a tenth of a s
 LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
 WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
 APART = 100_000  # rows from which on sums may be over parts that are elsewhere
+FEWEST_NODES = 1 / 3  # of the work with as many nodes as are tried first
 FEWEST = 512  # final draws below which nothing can be said
 
 

@@ -11,7 +11,18 @@ from .cells import TabledCells
 from .chain import Chain
 from .crossed import Crossed
 from .direct import Progress, longest_steps
-from .effort import APART, EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
+from .effort import (
+    APART,
+    EASY,
+    FEW_LEVELS,
+    FEWEST_NODES,
+    FROZEN,
+    LONG,
+    affordable,
+    enough,
+    fewer,
+    is_long,
+)
 from .factor import Factor
 from .few import can_tabulate, tabulate
 from .held import Held, can_hold
@@ -321,9 +332,8 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
 
 def begin(budget: Budget, inside: Integrand, d: int) -> None:
     """`TooMuchWork` where neither all draws nor a cubic through few points would end in time."""
-    fewest = 1 / 3  # of the work, with the fewest nodes
-    if not _is_learnt(budget, inside, d, fewest):
-        affordable(budget, fewest * inside.work)
+    if not _is_learnt(budget, inside, d, FEWEST_NODES):
+        affordable(budget, FEWEST_NODES * inside.work)
 
 
 def _learnt(

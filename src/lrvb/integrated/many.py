@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from .coordinates import Kind
-from .effort import APART, EASY, FEW_LEVELS, LONG
+from .effort import APART, EASY, FEW_LEVELS, FEWEST_NODES, LONG
 from .factor import Factor
 from .factor_nodes import TOLERANCE
 from .fixed import Fixed
@@ -138,11 +138,11 @@ class Together:
 
 
 def can_freeze(many: Many) -> bool:
-    """Whether frozen sums fit in memory and end in time."""
+    """Whether frozen sums fit in memory and end in time, with the fewest nodes."""
     d, visits = len(many.kinds), passes(int((~many.own).sum()))
     nodes = many.sizes[2] * float(many.nodes**many.q)
     points = points_needed(d) + 4 * CHECKED + 10 * d + _STENCIL * 2 * d**2
-    work = many.effort * (2 * visits + EXACT) + nodes * points
+    work = FEWEST_NODES * many.effort * (2 * visits + EXACT) + nodes * points
     return nodes * (visits + 2 * many.q) < MOST and work < 5 * LONG
 
 

@@ -203,7 +203,7 @@ class Likelihood:
         """
 
     def check_all(self, y: Values, name: str, labels: list[Any] | None) -> None:
-        """Raise the sentence for values that may each occur, but not these alone; `labels` stand for numbers."""
+        """Raise the sentence for values that may occur, but not these alone; `labels` are what they mean."""
         if self.varies:
             require_varying(name, y.low, y.high)
 
