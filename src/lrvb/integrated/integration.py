@@ -188,8 +188,8 @@ def _drawn(
     def sds_of(x: np.ndarray) -> np.ndarray:
         return in_sds(_natural(inside, path, x), log)
 
-    def told(x: np.ndarray) -> np.ndarray:
-        return _told(inside, path, log, x)
+    def logs_of(x: np.ndarray) -> np.ndarray:
+        return _natural(inside, path, x)[:, log]
 
     sparing = wanted.growth < 1
 
@@ -206,7 +206,7 @@ def _drawn(
             wanted,
             seed,
             progress,
-            uncertain(told if sparing else sds_of, sparing),
+            uncertain(sds_of, sparing, logs_of if sparing else None),
             for_squares(again, sds_of) if sparing else again,
         )
         weighted = calibrated(weighted) if sparing else weighted
@@ -344,6 +344,9 @@ def _learnt(
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
+    def sds_of(x: np.ndarray) -> np.ndarray:
+        return in_sds(_natural(inside, path, x), log)
+
     nested = isinstance(inside, NESTED)
     found = learn(
         path.log_density,
@@ -398,12 +401,6 @@ def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
     """θ of draws along a path."""
     found = path.natural(x)
     return inside.stated(found) if isinstance(inside, Starred) else found
-
-
-def _told(inside: Integrand, path: Path, log: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What is told of draws along a path: θ with sds, and their logarithms."""
-    theta = _natural(inside, path, x)
-    return np.column_stack([in_sds(theta, log), theta[:, log]])
 
 
 def _known(inside: Starred, path: Path) -> Known:
