@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from .cells import TabledCells
 from .chain import Chain
 from .crossed import Crossed
 from .direct import Progress, longest_steps
-from .effort import APART, EASY, FEW_LEVELS, FROZEN, LONG, affordable, enough, fewer, is_long
+from .effort import APART, EASY, FEW_LEVELS, FROZEN, affordable, can_learn, enough, fewer, is_long
 from .factor import Factor
 from .few import can_tabulate, tabulate
 from .held import Held, can_hold
@@ -193,11 +194,7 @@ def _drawn(
 
     sparing = wanted.growth < 1
 
-    fit = refitted(inside)
-
-    def again(x: np.ndarray, w: np.ndarray) -> Proposal:
-        return fit_again(x, w, p)
-
+    fit, again = refitted(inside), partial(fit_again, first=p)
     for looks in range(_LOOKS):
         weighted = integrate(
             target,
@@ -316,7 +313,7 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
     cost = inside.cost if isinstance(inside, Factor) else 1.0
     if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work):
         return False
-    return work * (points_needed(d) + 2 * CHECKED) <= LONG
+    return can_learn(budget, work, points_needed(d) + 2 * CHECKED, isinstance(inside, NESTED))
 
 
 def begin(budget: Budget, inside: Integrand, d: int) -> None:
@@ -359,10 +356,10 @@ def _learnt(
         progress,
         mend=nested,
         known=_known(inside, path) if isinstance(inside, Starred) else NOTHING,
-        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log), True)
+        wanting=uncertain(sds_of, True, lambda x: _natural(inside, path, x)[:, log])
         if nested
         else None,
-        again=(lambda x, w: fit_again(x, w, p)) if nested else None,
+        again=partial(fit_again, first=p) if nested else None,
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
