@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from lrvb.integrated.importance import Budget, integrate, tails_of
+from lrvb.integrated.importance import Budget, Weighted, integrate, tails_of
 from lrvb.integrated.proposals import Gaussian, Mixture, SplitT, fit_blocks
-from lrvb.integrated.wanting import OUTER, TAIL, WANTED, for_squares, in_variances, uncertain
+from lrvb.integrated.wanting import (
+    OUTER,
+    SD_ERROR,
+    TAIL,
+    WANTED,
+    for_squares,
+    in_variances,
+    uncertain,
+)
 
 
 def drawn(df: float, wanting=None, limit: int = 0):
@@ -77,6 +85,17 @@ def test_calibrated_draws_are_fewer():
     found = integrate(target, start, budget=Budget(256, rounds=0))
     assert uncertain(lambda x: x)(found) is not None
     assert uncertain(lambda x: x, sparing=True)(found) is None
+
+
+def test_of_rough_values_less_is_asked():
+    """600 draws by chance know a normal's sd to 0.03: enough for a verdict, not for what is wanted."""
+    rng, n = np.random.default_rng(3), 600
+    x = rng.standard_normal((n, 1))
+    even = np.full(n, 1 / n)
+    found = Weighted(x, -(x[:, 0] ** 2) / 2, -(x[:, 0] ** 2) / 2, even, even, -0.5, n, 0.0, 0.0)
+    assert WANTED < found.sd_error(x)[0] / found.sd(x)[0] < SD_ERROR
+    assert uncertain(lambda x: x)(found) is not None
+    assert uncertain(lambda x: x[:, :0], rough=lambda x: x)(found) is None
 
 
 def test_draws_grow_by_their_share_up_to_the_limit():

@@ -61,3 +61,10 @@ def affordable(budget: Budget, work: float) -> Budget:
 def is_long(budget: Budget, work: float, bound: float = EASY) -> bool:
     """Whether all draws would take long."""
     return work * (budget.final + budget.rounds * budget.explore) > bound
+
+
+def can_learn(budget: Budget, work: float, points: int, rest: bool) -> bool:
+    """Whether so many points end in time; with a `rest` that is learnt too, sooner than draws would."""
+    if rest and points > FEWEST and not is_long(budget, work, WORK):
+        return False
+    return work * points <= LONG

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from .effort import (
     FEW_LEVELS,
     FEWEST_NODES,
     FROZEN,
-    LONG,
     affordable,
+    can_learn,
     enough,
     fewer,
     is_long,
@@ -57,7 +58,7 @@ _FOLLOWED = 2048  # draws over which a table must follow the rows
 _LOOKS = 3  # times that nodes are chosen
 _AROUND = 3.0  # sds from the mode that nodes which stay are made for
 _FINE = 31  # nodes an axis, where fewer find no mode
-_SAMPLE = 256  # draws at which levels' moments are made, where they cost as much as the density
+_SAMPLE = 512  # draws at which levels' moments are made, where they cost as much as the density
 _EASILY = 5e6  # evaluations, of a fraction of a second, for which more of them are had
 _FEWER = 32  # of them where θ is known so well that they hardly change with it
 _FIRST = 128  # draws of a start that tell where nodes will be needed
@@ -199,16 +200,12 @@ def _drawn(
     def sds_of(x: np.ndarray) -> np.ndarray:
         return in_sds(_natural(inside, path, x), log)
 
-    def told(x: np.ndarray) -> np.ndarray:
-        return _told(inside, path, log, x)
+    def logs_of(x: np.ndarray) -> np.ndarray:
+        return _natural(inside, path, x)[:, log]
 
     sparing = wanted.growth < 1
 
-    fit = refitted(inside)
-
-    def again(x: np.ndarray, w: np.ndarray) -> Proposal:
-        return fit_again(x, w, p)
-
+    fit, again = refitted(inside), partial(fit_again, first=p)
     for looks in range(_LOOKS):
         weighted = integrate(
             target,
@@ -217,7 +214,7 @@ def _drawn(
             wanted,
             seed,
             progress,
-            uncertain(told if sparing else sds_of, sparing),
+            uncertain(sds_of, sparing, logs_of if sparing else None),
             for_squares(again, sds_of) if sparing else again,
         )
         weighted = calibrated(weighted) if sparing else weighted
@@ -327,7 +324,7 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
     cost = inside.cost if isinstance(inside, Factor) else 1.0
     if isinstance(inside, Crossed | Smoothed) or not is_long(budget, cost * work):
         return False
-    return work * (points_needed(d) + 2 * CHECKED) <= LONG
+    return can_learn(budget, work, points_needed(d) + 2 * CHECKED, isinstance(inside, NESTED))
 
 
 def begin(budget: Budget, inside: Integrand, d: int) -> None:
@@ -354,6 +351,9 @@ def _learnt(
             value = value + path.log_volume(x[:, p:])
         return Evaluated(np.where(np.isnan(value), -np.inf, value), first, second)
 
+    def sds_of(x: np.ndarray) -> np.ndarray:
+        return in_sds(_natural(inside, path, x), log)
+
     nested = isinstance(inside, NESTED)
     found = learn(
         path.log_density,
@@ -366,10 +366,10 @@ def _learnt(
         progress,
         mend=nested,
         known=_known(inside, path) if isinstance(inside, Starred) else NOTHING,
-        wanting=uncertain(lambda x: in_sds(_natural(inside, path, x), log), True)
+        wanting=uncertain(sds_of, True, lambda x: _natural(inside, path, x)[:, log])
         if nested
         else None,
-        again=(lambda x, w: fit_again(x, w, p)) if nested else None,
+        again=partial(fit_again, first=p) if nested else None,
     )
     natural = path.natural(found.weighted.x)
     checked = inside.error(natural[resampled(found.weighted.weights, _CHECKED // 8)])
@@ -408,12 +408,6 @@ def _natural(inside: Integrand, path: Path, x: np.ndarray) -> np.ndarray:
     """θ of draws along a path."""
     found = path.natural(x)
     return inside.stated(found) if isinstance(inside, Starred) else found
-
-
-def _told(inside: Integrand, path: Path, log: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What is told of draws along a path: θ with sds, and their logarithms."""
-    theta = _natural(inside, path, x)
-    return np.column_stack([in_sds(theta, log), theta[:, log]])
 
 
 def _known(inside: Starred, path: Path) -> Known:

@@ -99,7 +99,8 @@ def check_slopes(model, rows):
 @pytest.fixture
 def few_draws(monkeypatch):
     """256 of the draws, as of many rows; nodes so fine, and as many, that none of them is off by more."""
-    monkeypatch.setattr("lrvb.integrated.factor_nodes.EACH", 1e-5)
+    monkeypatch.setattr("lrvb.integrated.factor_nodes.EACH", 1e-6)
+    monkeypatch.setattr("lrvb.integrated.factor_nodes._OUTWARDS", 4.0)
     monkeypatch.setattr("lrvb.integrated.nested_sums._MOST", 30_000)
     monkeypatch.setattr("lrvb.estimators.mixed.integral.left_out.SMOOTHED", 1.0)
 
