@@ -15,14 +15,15 @@ from small import intercepts, regression, sloped
 import lrvb
 from integrated.small import NORMAL_ROWS
 from lrvb.integrated.density import Density
-from lrvb.integrated.direct import integrate_gaussian
+from lrvb.integrated.direct import integrate_gaussian, longest_steps
 from lrvb.integrated.gaussian import Gaussian
 from lrvb.integrated.importance import Budget
-from lrvb.integrated.integration import integrate_path
+from lrvb.integrated.integration import climb_finer, integrate_path
 from lrvb.integrated.levels import Levels
+from lrvb.integrated.mode import NoMode, climb
 from lrvb.integrated.regression import Regression
 from lrvb.integrated.slopes import Slopes
-from lrvb.likelihoods import POISSON
+from lrvb.likelihoods import POISSON, Student
 from lrvb.prior import Exponential, HalfNormal, HalfStudentT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,3 +173,29 @@ def test_real_cases_agree_with_long_runs(name):
     for kind, bias, ratio in [("fixed", 0.1, 0.05), ("sd", 0.15, 0.1)]:
         assert abs(worst[kind][0]) < bias
         assert abs(np.log(worst[kind][1])) < ratio
+
+
+def test_a_mode_that_few_nodes_hide_is_found_with_more():
+    """Rows whose noise is a twentieth of the sds: sums of 31² nodes have no mode, and finer ones do.
+
+    There the gradient of sums of 121² nodes has next to nothing to gain.
+    """
+    rng = np.random.default_rng(1)
+    codes = np.repeat(np.arange(10), 4)
+    x = rng.normal(size=40)
+    y = 0.5 + 0.3 * x + rng.normal(size=10)[codes] + 0.8 * rng.normal(size=10)[codes] * x
+    y = y + 0.05 * rng.standard_t(3, size=40)
+    X = np.column_stack([np.ones(40), x])
+    density, prior = Density(Student(df=3.0)), (HalfStudentT(3, 1.0),)
+    own = np.zeros(40), np.zeros(2), np.full(2, 3.0), prior
+    inside = Slopes(Regression.independent(density, (y,), X, *own), sloped(codes, x, 10))
+    start, longest = inside.start(), longest_steps(inside.kinds)
+    inside.nodes = 31
+    with pytest.raises(NoMode):
+        climb(inside.log_density, start, inside.derivatives, longest)
+    inside.forget()
+    mode = climb_finer(inside, start, longest)
+    assert inside.nodes > 31
+    inside.nodes = 121
+    _, gradient, H = inside.derivatives(mode.x)
+    assert gradient @ np.linalg.solve(-H, gradient) < 0.05

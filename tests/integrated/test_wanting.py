@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
+from lrvb.integrated.effort import FEWEST, LAST, PATIENT, WORK, TooMuchWork, affordable, enough
 from lrvb.integrated.importance import Budget, Weighted, integrate, tails_of
 from lrvb.integrated.proposals import Gaussian, Mixture, SplitT, fit_blocks
 from lrvb.integrated.wanting import (
@@ -166,3 +168,32 @@ def test_a_tail_of_next_to_nothing_decides_no_sd():
     spread = (50 + value).mean(0).std() / 50
     assert spread < 0.02
     assert (tails_of(raw, 50 + rng.pareto(1 / 2.5, size=(2000, 40))) > 1).all()
+
+
+def test_what_is_doubted_is_less_than_what_is_wanted():
+    """Of a normal's draws an sd is known to 1/√(2n): 4 % are wanted better, and not doubted; 8 % are both."""
+
+    def target(x):
+        return -(x**2).sum(1) / 2
+
+    start = Gaussian(np.zeros(2), np.eye(2))
+    some, few = (integrate(target, start, budget=Budget(n, rounds=0)) for n in (512, 64))
+    wanting, doubted = uncertain(lambda x: x), uncertain(lambda x: x, doubted=True)
+    assert wanting(some) is not None
+    assert doubted(some) is None
+    assert doubted(few) is not None
+
+
+def test_draws_beyond_the_limit_cost_no_more_than_patience():
+    """Of sums of 10⁵ evaluations a point WORK is the limit, PATIENT the most; LAST is of a last way."""
+    budget = enough(8, 24)
+    found = affordable(budget, 1e5)
+    assert found.final <= found.limit < found.patience <= PATIENT / 1e5
+    assert found.limit * 1e5 <= WORK
+    with pytest.raises(TooMuchWork):
+        affordable(budget, 1e7)
+    last = affordable(budget, 1e7, last=True)
+    assert last.final >= FEWEST
+    assert (last.final + last.rounds * last.explore) * 1e7 <= LAST
+    with pytest.raises(TooMuchWork):
+        affordable(budget, 1e8, last=True)

@@ -14,7 +14,9 @@ FROZEN = 1e7  # evaluations from which on frozen sums save time: about a sixth o
 FEW_LEVELS = 100  # below which hardly any log density is smooth enough for them
 QUICK = 5e6  # evaluations that are never worth saving: less than a tenth of a second
 LONG = 1.2e9  # evaluations that few points may cost, where rows are so many: about twenty seconds
-WORK = 6e8  # evaluations of a row's density that one integration may cost: about ten seconds
+WORK = 6e8  # evaluations of a row's density that one integration may cost: a few seconds
+PATIENT = 6e9  # that it may cost where answers would be doubted otherwise: some twenty seconds
+LAST = 2e10  # and where nothing else would answer: a minute or two
 APART = 100_000  # rows from which on sums may be over parts that are elsewhere
 FEWEST_NODES = 1 / 3  # of the work with as many nodes as are tried first
 FEWEST = 512  # final draws below which nothing can be said
@@ -26,7 +28,8 @@ class TooMuchWork(LrvbError):
 
 def enough(d: int, levels: int) -> Budget:
     """The draws that d coordinates and a smallest factor of so many levels need, to begin with."""
-    return Budget(final=4096 if d > 10 or levels <= 6 else 2048, limit=16384)
+    first = 4096 if d > 10 or levels <= 6 else 2048
+    return Budget(final=first, limit=16384, patience=65536)
 
 
 def fewer(budget: Budget, d: int, work: float) -> Budget:
@@ -39,23 +42,32 @@ def fewer(budget: Budget, d: int, work: float) -> Budget:
     )
 
 
-def affordable(budget: Budget, work: float) -> Budget:
-    """The budget, with no more draws than are worth their time; `TooMuchWork` for too few."""
-    most = WORK / work
+def affordable(budget: Budget, work: float, last: bool = False) -> Budget:
+    """The budget, with no more draws than are worth their time; `TooMuchWork` for too few.
+
+    Where answers would be doubted without more of them they may cost `PATIENT`; where this is the `last` way
+    to any answer, the fewest may cost `LAST`.
+    """
+    bound = LAST if last else WORK
+    most = bound / work
     easy = EASY / work
     explore = budget.explore if easy > 2048 else budget.explore // 2
     left = most - budget.rounds * explore
     if left < FEWEST:
         raise TooMuchWork(
             f"Exact sums would take about {work * (FEWEST + budget.rounds * explore):.0e} evaluations "
-            f"of a row's density, more than the {WORK:.0e} that are worth their time.",
+            f"of a row's density, more than the {bound:.0e} that are worth their time.",
             work=work,
         )
     powers = FEWEST * 2 ** np.arange(12)
-    within = int(powers[powers <= left].max())
-    limit = min(budget.limit, within)
-    first = max(int(powers[powers <= max(easy, 2 * FEWEST)].max()), 2 * FEWEST)
-    return replace(budget, final=min(budget.final, within, first), explore=explore, limit=limit)
+
+    def within(most: float) -> int:
+        return int(powers[powers <= max(most, FEWEST)].max())
+
+    final = min(budget.final, within(left), within(max(easy, 2 * FEWEST)))
+    limit = min(budget.limit, max(final, within(WORK / work - budget.rounds * explore)))
+    patience = min(budget.patience, max(limit, within(PATIENT / work)))
+    return replace(budget, final=final, explore=explore, limit=limit, patience=patience)
 
 
 def is_long(budget: Budget, work: float, bound: float = EASY) -> bool:

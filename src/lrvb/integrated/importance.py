@@ -34,7 +34,8 @@ class Budget:
     """How many draws: `rounds` of `explore`, more of them up to `most` while few are effective, `final`.
 
     Without rounds all draws come from the start.
-    `limit` is what `final` may grow to where it is not enough, by a `growth` of all that were drawn so far.
+    `limit` is what `final` may grow to where it is not enough, by a `growth` of all that were drawn so far;
+    `patience` what whoever doubts the answers may set it to.
     """
 
     final: int = 2048
@@ -43,6 +44,7 @@ class Budget:
     most: int = 6
     limit: int = 0
     growth: float = 1.0
+    patience: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,19 +73,24 @@ def integrate_path(
     seed: int = 0,
     progress: Progress | None = None,
     start: np.ndarray | None = None,
+    last: bool = False,
 ) -> Integral:
-    """θ = (β, hyperparameters) of any other response: levels are summed inside."""
+    """θ = (β, hyperparameters) of any other response: levels are summed inside.
+
+    `TooMuchWork` where the fewest draws that any answer needs cost too much, or far too much if this is the
+    `last` way to one.
+    """
     d = len(inside.kinds)
     wanted = budget or fewer(enough(d, inside.fewest), d, inside.work)
     single = isinstance(inside, Nested) and are_single(inside)  # of which no table has the inner sd
     if not single and can_tabulate(inside, wanted):
         try:
-            return _drawn(inside, wanted, seed, progress, start, tables=True)
+            return _drawn(inside, wanted, seed, progress, start, tables=True, last=last)
         except (NotSmooth, NoMode, TooManyNodes) as error:  # the rows themselves may do
             start = error.evidence.get("mode", start)
             if isinstance(inside, Factor):
                 inside.forget()
-    return _drawn(inside, wanted, seed, progress, start)
+    return _drawn(inside, wanted, seed, progress, start, last=last)
 
 
 def _drawn(
@@ -95,6 +100,7 @@ def _drawn(
     progress: Progress | None,
     start: np.ndarray | None,
     tables: bool = False,
+    last: bool = False,
 ) -> Integral:
     """With `tables` one of them stands for the rows; `NotSmooth` where there is none that does."""
     inside: Integrand = whole
@@ -104,7 +110,7 @@ def _drawn(
     tabled: Tabled | TabledCells | None = None
     if tables and not isinstance(inside, Crossed):
         tabled, mode = tabulate(whole, theta, longest)
-    if tabled is None and isinstance(inside, Factor) and _is_many(wanted, inside):
+    if tabled is None and not last and isinstance(inside, Factor) and _is_many(wanted, inside):
         try:
             with np.errstate(over="ignore"):  # far from its center, which its mode tells
                 return integrate_many(Together(inside), inside, theta, longest, seed, progress)
@@ -117,7 +123,7 @@ def _drawn(
         )
         theta = starred.starred(theta)
     if tabled is None and not _is_held(wanted, inside):
-        begin(wanted, inside, len(kinds))
+        begin(wanted, inside, len(kinds), last)
 
     def settled(theta: np.ndarray) -> tuple[Mode, np.ndarray | None]:
         """The mode; of the hyperparameters alone where that of all is a funnel's tip."""
@@ -164,11 +170,11 @@ def _drawn(
             found = _learnt(whole, inside, path, few_probes, log, seed, progress)
             return _stated(found, inside) if isinstance(inside, Starred) else found
         except NotSmooth:  # then every draw is computed, as where there is nothing to learn
-            wanted = affordable(wanted, inside.work)
+            wanted = affordable(wanted, inside.work, last)
             if isinstance(inside, Nested | Starred) and straight:
                 path = Path(density, mode, hessian)
     else:
-        wanted = affordable(wanted, (stand or inside).work)
+        wanted = affordable(wanted, (stand or inside).work, last)
     alone = probed(path.log_density, path.start, path.axes)
     terms = inside.terms if isinstance(inside, Factor) else ()
     proposal = spread_over(path.log_density, alone, path.bend, terms, p)
@@ -180,7 +186,7 @@ def _drawn(
         if checked.max() > NODE_ERROR:
             met = np.concatenate([met, points[np.argsort(-checked)[:_WORST]]])
             inside.choose_nodes(met)
-            wanted = affordable(wanted, inside.work)
+            wanted = affordable(wanted, inside.work, last)
     kept: list[tuple[np.ndarray, np.ndarray]] | None = None if nested else []
 
     def target(x: np.ndarray) -> np.ndarray:
@@ -206,15 +212,24 @@ def _drawn(
     sparing = wanted.growth < 1
 
     fit, again = refitted(inside), partial(fit_again, first=p)
-    for looks in range(_LOOKS):
+    correlations = np.array(kinds) == "correlation"
+
+    def stated(x: np.ndarray) -> np.ndarray:
+        found = sds_of(x)
+        found[:, correlations] = np.tanh(found[:, correlations])  # no draw is far out
+        return found
+
+    wanting = uncertain(sds_of, sparing, logs_of if sparing else None)
+    doubted, patient = uncertain(stated, doubted=True), False
+    for looks in range(_LOOKS + 1):
         weighted = integrate(
             target,
             proposal,
             for_squares(fit, sds_of) if sparing else fit,
-            wanted,
+            replace(wanted, limit=wanted.patience) if patient else wanted,
             seed,
             progress,
-            uncertain(sds_of, sparing, logs_of if sparing else None),
+            uncertain(stated, sparing, doubted=True) if patient else wanting,
             for_squares(again, sds_of) if sparing else again,
         )
         weighted = calibrated(weighted) if sparing else weighted
@@ -226,15 +241,20 @@ def _drawn(
             if not off < OFF:
                 raise NotSmooth(f"A table of the rows is off by {off:.2g}.", off=off, mode=mode.x)
             checked = checked + off
-        if checked.max() < NODE_ERROR or looks == _LOOKS - 1:
-            break
-        # nodes that did for the mode may invent a density far from it: chosen anew with what was met there
-        worst = points[np.argsort(-checked)[:_WORST]]
-        met = np.concatenate([met, worst])
-        (tabled or inside).choose_nodes(met)
-        if isinstance(stand, Held):
-            stand.reach(np.concatenate([around(mode), met[3:]]))
-        wanted = affordable(wanted, (stand or inside).work)
+        fine = bool(checked.max() < NODE_ERROR)
+        if fine or looks >= _LOOKS - 1:
+            # only sums that are right are worth the draws that answers still in doubt ask for
+            if patient or not fine or wanted.patience <= wanted.limit or doubted(weighted) is None:
+                break
+            patient = True
+        else:
+            # nodes that did for the mode may invent a density far from it: new ones with what was met there
+            worst = points[np.argsort(-checked)[:_WORST]]
+            met = np.concatenate([met, worst])
+            (tabled or inside).choose_nodes(met)
+            if isinstance(stand, Held):
+                stand.reach(np.concatenate([around(mode), met[3:]]))
+            wanted = affordable(wanted, (stand or inside).work, last)
         kept = None if nested else []
     if tabled is not None:
         tabled.lend()
@@ -290,14 +310,14 @@ def _is_held(budget: Budget, inside: Integrand) -> bool:
 
 
 def climb_finer(inside: Integrand, start: np.ndarray, longest: np.ndarray) -> Mode:
-    """The mode of sums, with more nodes where what few are off by hides it."""
-    try:
-        return climb(inside.log_density, start, inside.derivatives, longest)
-    except NoMode as error:
-        if not isinstance(inside, Factor) or inside.nodes >= _FINE:
-            raise
-        inside.nodes = _FINE
-        return climb(inside.log_density, error.evidence["point"], inside.derivatives, longest)
+    """The mode of sums, with more and more nodes where what few are off by hides it."""
+    while True:
+        try:
+            return climb(inside.log_density, start, inside.derivatives, longest)
+        except NoMode as error:
+            if not isinstance(inside, Factor) or inside.nodes >= inside.ladder[-1]:
+                raise
+            inside.nodes, start = max(_FINE, 2 * inside.nodes - 1), error.evidence["point"]
 
 
 def _mode_of_some(inside: Nested | Chain, start: np.ndarray, longest: np.ndarray) -> np.ndarray:
@@ -327,10 +347,10 @@ def _is_learnt(budget: Budget, inside: Integrand, d: int, share: float = 1.0) ->
     return can_learn(budget, work, points_needed(d) + 2 * CHECKED, isinstance(inside, NESTED))
 
 
-def begin(budget: Budget, inside: Integrand, d: int) -> None:
+def begin(budget: Budget, inside: Integrand, d: int, last: bool = False) -> None:
     """`TooMuchWork` where neither all draws nor a cubic through few points would end in time."""
     if not _is_learnt(budget, inside, d, FEWEST_NODES):
-        affordable(budget, FEWEST_NODES * inside.work)
+        affordable(budget, FEWEST_NODES * inside.work, last)
 
 
 def _learnt(

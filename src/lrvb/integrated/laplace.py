@@ -17,6 +17,7 @@ _FLAT = 1e-6
 _LEAST = 1e-6  # of a step, of which less leads nowhere
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # steps too far are halved
 def conditional_mode(
     inside: Summed, u: np.ndarray, beta: np.ndarray, close: float = _CLOSE
 ) -> Mode:

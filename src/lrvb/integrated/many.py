@@ -174,6 +174,8 @@ def integrate_many(
     some.choose_nodes(around, share * TOLERANCE, move=False)
     some._known = share * many.suffice(first.x, some.nodes)
     some.nodes = many.nodes
+    if not can_freeze(many):
+        raise NotSmooth(f"{many.nodes} nodes an axis are too many to be kept.", mode=first.x)
     frozen = many.freeze(first.x, spread, rough=True)
     mode = _top(frozen, first.x, longest)
     if len(frozen.others):

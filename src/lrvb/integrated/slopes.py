@@ -28,7 +28,7 @@ class Slopes(Factor):
     terms are one with two correlated effects, or two with one each, independent, of the same factor.
     """
 
-    ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61)
+    ladder = (7, 9, 11, 13, 17, 21, 25, 31, 41, 61, 81, 121)
 
     def __init__(self, rows: Regression, terms: Sequence[Term], merge: bool = True, nodes: int = 0):
         effects = sum(term.q for term in terms)

@@ -16,7 +16,8 @@ MEAN_ERROR, SD_ERROR = 0.05, 0.05  # of a mean in sds, and of an sd, that Monte 
 WANTED = 0.02  # of an sd, above which more draws are taken
 OUTER = 0.3  # share of the draws from where variances come from
 ROUGHLY = 3000  # draws from which on no more are made for rough values alone
-TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known
+TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known,
+DOUBTED = 0.6  # and from which it is doubted, as k̂ is known to a tenth
 
 
 def in_variances(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -46,24 +47,28 @@ def for_squares(fit: Refit, values: Values) -> Refit:
     return both
 
 
-def uncertain(values: Values, sparing: bool = False, rough: Values | None = None) -> Wanting:
+def uncertain(
+    values: Values, sparing: bool = False, rough: Values | None = None, doubted: bool = False
+) -> Wanting:
     """More draws where weights are unreliable, or Monte Carlo's errors of values of x (n, a) too large.
 
+    Errors that are `doubted` are too large to be trusted, not only larger than wanted.
     What is given back has log factors of the weights, whose mean under these is 1.
     Where few draws decide an sd, half of those to come are wanted where its variance is. With `sparing`
     errors are those of calibrated draws, and so it is with every sd that is uncertain: n draws from
     ½p(1 + (f − μ)²/σ²) leave an error of σ/√n or less, however long the tail of f. Of `rough` values
     no smaller errors are asked than verdicts ask, and for them alone hardly more than `ROUGHLY` draws.
     """
+    wanted, far = (SD_ERROR, DOUBTED) if doubted else (WANTED, TAIL)
 
     def wanting(found: Weighted) -> np.ndarray | None:
         v, judged = values(found.x), calibrated(found) if sparing else found
-        most = np.full(v.shape[1], WANTED)
+        most = np.full(v.shape[1], wanted)
         if rough is not None and len(v) < ROUGHLY:
             more = rough(found.x)
             v, most = np.column_stack([v, more]), np.r_[most, np.full(more.shape[1], SD_ERROR)]
         square = (v - found.mean(v)) ** 2
-        long = tails_of(found.raw, square) >= TAIL
+        long = tails_of(found.raw, square) >= far
         sd = np.sqrt(np.maximum(judged.sd(v) ** 2, 1e-300))
         unsure = judged.sd_error(v) > most * sd
         if long.any() or (sparing and unsure.any()):

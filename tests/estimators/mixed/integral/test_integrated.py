@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, gammaln, logsumexp
 
 import lrvb
+from lrvb.integrated.mode import NoMode
 from mixed_fits import frame
 
 HALF_T = lrvb.prior.HalfStudentT(3, 2.5)
@@ -260,6 +261,23 @@ def test_work_beyond_what_is_worth_its_time_is_a_gaussian_block(monkeypatch):
     assert ((ours["mean"] - theirs["mean"]).abs() < 0.1 * theirs["sd"]).all()
     assert_allclose(ours["sd"], theirs["sd"], rtol=0.1)
     assert abs(fit.log_evidence_ - exact.log_evidence_) < 0.1
+
+
+def test_sums_that_nothing_stands_in_for_are_worth_their_time(monkeypatch):
+    """Where a block has no mode, what was too much work is done: with the answers of the same sums."""
+    exact = lrvb.MixedModel("b ~ x + (1|g)", "bernoulli").fit(rows())
+    integral = "lrvb.estimators.mixed.integral.fit"
+
+    def none(*args, **kwargs):
+        raise NoMode("There is no mode.")
+
+    monkeypatch.setattr("lrvb.integrated.effort.WORK", 1e3)
+    monkeypatch.setattr(f"{integral}.integrate_block", none)
+    fit = lrvb.MixedModel("b ~ x + (1|g)", "bernoulli").fit(rows())
+    assert fit.certificate_.method == "importance"
+    ours, theirs = fit.summary(), exact.summary()
+    assert ((ours["mean"] - theirs["mean"]).abs() < 0.1 * theirs["sd"]).all()
+    assert_allclose(ours["sd"], theirs["sd"], rtol=0.1)
 
 
 @pytest.mark.parametrize("groups", [2, 3, 5])

@@ -12,7 +12,7 @@ from ....errors import InvalidModel
 from ....integrated.importance import tails_of
 from ....integrated.integral import Integral
 from ....integrated.integration import NODE_ERROR
-from ....integrated.wanting import MEAN_ERROR, SD_ERROR
+from ....integrated.wanting import DOUBTED, MEAN_ERROR, SD_ERROR
 from ....posterior.arguments import require_whole
 from ....posterior.estimate import Estimate
 from ....posterior.intervals import check_probability
@@ -31,7 +31,6 @@ from ....posterior.weighted import WeightedDraws
 APPROXIMATE = "approximate"
 IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
-TAIL = 0.6  # k-hat of squares: from a half on an sd's error is not known, and k-hat is to a tenth
 _LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
 TOLD = 0.01  # error of levels' sds from which on it is told
 REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
@@ -152,7 +151,7 @@ class MixedCertificate:
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
         few = not self._leaves_out() and not self.unknown
-        sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < TAIL
+        sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < DOUBTED
         if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
         return TRUST
@@ -262,7 +261,7 @@ class MixedCertificate:
                 return (
                     f"{head}: more than {REFUSED:.0%} of all; a narrower prior of the sds may help."
                 )
-            if max(float(self.tail.get(name, -np.inf)) for name in poor) >= TAIL:
+            if max(float(self.tail.get(name, -np.inf)) for name in poor) >= DOUBTED:
                 return f"{head}: a few draws far out decide the sd of {listed}; read the interval instead."
             return (
                 f"{head}: Monte Carlo's error of {listed} is above {MEAN_ERROR:.2f} sds of a mean or "

@@ -83,15 +83,19 @@ def integrate_model(
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
-        done = isinstance(statement.inside, Normal | Block)
-        if isinstance(design, ScatteredDesign) and (
-            done or isinstance(statement.inside, Scattered)
-        ):
+        sums = statement.inside
+        done = isinstance(sums, Normal | Block)
+        if isinstance(design, ScatteredDesign) and (done or isinstance(sums, Scattered)):
             raise NotSmooth(str(error)) from error
-        if done:
+        if isinstance(sums, Normal | Block):
             raise
-        statement = state(design, priors, standard, _clause(error))
-        statement, integral = _integrated(statement, seed, progress)
+        block = state(design, priors, standard, _clause(error))
+        try:
+            statement, integral = _integrated(block, seed, progress)
+        except NoMode:  # of rows with several modes a Gaussian may have none
+            if isinstance(design, ScatteredDesign) or not isinstance(error, TooMuchWork):
+                raise
+            integral = integrate_path(sums, None, seed, progress, last=True)
     inside = statement.inside
     at = integral.weighted.heavy()
     theta = integral.theta[at]
