@@ -46,6 +46,11 @@ def average(
 def nodes(sd: float) -> Iterator[tuple[float, float]]:
     """Nodes of a standard normal and their weights, enough for an η of this sd."""
     count = next((count for most, count in NODES.items() if sd <= most), MOST)
+    return gauss_hermite(count)
+
+
+def gauss_hermite(count: int) -> Iterator[tuple[float, float]]:
+    """So many nodes and their weights."""
     return zip(*_rule(count), strict=True)
 
 

@@ -8,6 +8,7 @@ depends on one level alone, R̄_k(z_k) = E_q[R | z_k], has its own integral, exa
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -16,13 +17,17 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from ...numerics.sobol import sobol
-from .averages import nodes
+from .averages import gauss_hermite, nodes
 from .fitting import Gaussian
 from .layout import PARTS, Layout
 
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
 REACH_TWO, STEP_TWO = 6.0, 1.0  # and with two
 DRAWS = 256  # with more
+WIDEST = 1.0  # sd of η for which a row's variance has nodes at least
+# nodes that do up to sds of η, by a level alone and of a row: the sums' second differences are off by 1e-4
+LEVELS, ROWS, MOST = {0.05: 5, 0.2: 7, 1.0: 11}, {0.2: 5, 0.8: 9}, 13
+TOGETHER = 2**14  # rows times nodes at a time
 
 
 class Gap(NamedTuple):
@@ -59,26 +64,15 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         C = fitted.covariances[f]
         chosen = layout.chosen[f]
         at = np.flatnonzero(chosen[factor.codes]) if pattern is not None else np.arange(layout.N)
-        counted = chosen[factor.codes[at]]
+        rows = _Rows(layout, fitted, at)
         scale = len(chosen) / chosen.sum()
         if f == 0:
-            rest += scale * _of_rows(layout, fitted, at[counted])
+            widest = float(np.sqrt(rows.v.max(initial=0.0)))
+            rest += scale * rows.variance(f, nodes(max(widest, WIDEST)))
         root = np.linalg.cholesky(C)
-        c = fitted.Q.with_rows(f, fitted.v, C)[at]
-        # η = η̄ + aᵀt + what is left, with t standard normal
-        codes = factor.codes[at]
-        a = np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
-        square = (a**2).sum(1)
-        left = np.sqrt(np.maximum(fitted.v[at] - square, 0.0))
         T, log_w = level_nodes(factor.q)
-        table = np.empty((factor.levels, len(T)))
-        cells = layout.cells[at]
-        for j, t in enumerate(T):
-            r = _rest_of_log_p(layout, fitted, at, a @ t, left, square)
-            table[:, j] = np.bincount(codes, r, factor.levels)
-            each = np.bincount(cells, r * counted)
-            rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
-        table += log_w
+        table, alone = rows.table(f, rows.follow(f, root), T, log_w)
+        rest -= scale * alone
         total = logsumexp(table, axis=1)
         every.append(total)
         if pattern is None:
@@ -100,6 +94,45 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         spread.append(found[1])
         third.append(found[2])
     return Gap(own, max(rest, 0.0) / 2, moved, spread, third, every, noise)
+
+
+class Counts(NamedTuple):
+    """How many nodes each factor's levels (0: those of `level_nodes`) and rows have in `total`."""
+
+    levels: tuple[int, ...]
+    rows: int
+
+
+def counts(layout: Layout, fitted: Gaussian) -> Counts:
+    """Those that do at a q, and near it; the same everywhere, so that differences have no steps."""
+    rows, found = _Rows(layout, fitted, np.arange(layout.N)), []
+    for f, factor in enumerate(layout.factors):
+        widest = float(np.abs(rows.follow(f, np.linalg.cholesky(fitted.covariances[f]))).max())
+        enough = (count for most, count in LEVELS.items() if widest <= most)
+        found.append(next(enough, 0) if factor.q == 1 else 0)
+    widest = float(np.sqrt(fitted.v.max()))
+    return Counts(tuple(found), next((n for most, n in ROWS.items() if widest <= most), MOST))
+
+
+def total(layout: Layout, fitted: Gaussian, counts: Counts) -> float:
+    """The total of `gap`: nobody asks for levels' moments, and fewer nodes do."""
+    rest, own = 0.0, 0.0
+    rows = _Rows(layout, fitted, np.arange(layout.N))
+    for f, factor in enumerate(layout.factors):
+        scale = len(layout.chosen[f]) / layout.chosen[f].sum()
+        if f == 0:
+            rest += scale * rows.variance(f, gauss_hermite(counts.rows))
+        a = rows.follow(f, np.linalg.cholesky(fitted.covariances[f]))
+        T, log_w = level_nodes(factor.q)
+        if counts.levels[f]:
+            x, weights = (
+                np.array(part) for part in zip(*gauss_hermite(counts.levels[f]), strict=True)
+            )
+            T, log_w = x[:, None], np.log(weights)
+        table, alone = rows.table(f, a, T, log_w)
+        rest -= scale * alone
+        own += float(logsumexp(table, axis=1).sum())
+    return own + max(rest, 0.0) / 2
 
 
 class Pattern(NamedTuple):
@@ -135,38 +168,84 @@ def _moments(
     return mean, root @ centred @ root.swapaxes(1, 2), third
 
 
-def _of_rows(layout: Layout, fitted: Gaussian, at: np.ndarray) -> float:
-    """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""
-    v = fitted.v[at]
-    sd, total = np.sqrt(v), 0.0
-    none = np.zeros(len(at))
-    for x, weight in nodes(max(float(sd.max()), 1.0)):
-        r = _rest_of_log_p(layout, fitted, at, x * sd, none, v)
-        total += weight * float((np.bincount(layout.cells[at], r) ** 2).sum())
-    return total
+class _Rows:
+    """Rows `at` of a fit, and their cells, which have all their levels and columns in common."""
 
+    def __init__(self, layout: Layout, fitted: Gaussian, at: np.ndarray):
+        rows, known = layout.rows, fitted.rows
+        self.layout, self.fitted, self.at, self.likelihood = layout, fitted, at, rows.likelihood
+        self.columns = tuple(column[at] for column in rows.columns)
+        self.eta, self.v = fitted.eta[at], fitted.v[at]
+        self.value, self.score, self.information = (part[at] for part in known)
+        self.cells = layout.cells[at]
+        if len(at) < layout.N:
+            self.cells = np.unique(self.cells, return_inverse=True)[1]
+        self.count = int(self.cells.max(initial=-1)) + 1
 
-def _rest_of_log_p(
-    layout: Layout,
-    fitted: Gaussian,
-    at: np.ndarray,
-    e: np.ndarray,
-    sd: np.ndarray,
-    variance: np.ndarray,
-) -> np.ndarray:
-    """E log p(y | η̄ + e + sd·x) over x of rows `at`, less its parts up to the second in e.
+    def follow(self, f: int, root: np.ndarray) -> np.ndarray:
+        """a (n, q) in η = η̄ + aᵀt + what is left, where a factor's levels are root·t, t standard normal."""
+        c = self.fitted.Q.with_rows(f, self.fitted.v, self.fitted.covariances[f])[self.at]
+        codes = self.layout.factors[f].codes[self.at]
+        return np.einsum("nij,nj->ni", np.linalg.inv(root)[codes], c)
 
-    e has this variance.
-    """
-    rows, phi = layout.rows, fitted.phi
-    columns = tuple(column[at] for column in rows.columns)
-    value, mean = np.zeros(len(at)), fitted.eta[at] + e
-    widest = float(sd.max(initial=0.0))
-    for x, weight in nodes(widest) if widest > 0 else [(0.0, 1.0)]:
-        value += weight * rows.likelihood.log_p(columns, mean + x * sd, phi)
-    known = fitted.rows
-    value -= known.value[at] + known.score[at] * e
-    return value + known.information[at] * (e**2 - variance) / 2
+    def table(
+        self, f: int, a: np.ndarray, T: np.ndarray, log_w: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """R̄ of every level of a factor at nodes, with their weights (K, J); Σ E r² of cells that count."""
+        left = np.sqrt(np.maximum(self.v - (a**2).sum(1), 0.0))
+        level, counted = self._levels(f)
+        table, squares = np.empty((self.layout.factors[f].levels, len(T))), 0.0
+        for here, r in self._rest_of_log_p(a, left, T):
+            for j, each in zip(range(len(T))[here], r, strict=True):
+                table[:, j] = np.bincount(level, each, len(table))
+            squares += float(np.exp(log_w[here]) @ (r[:, counted] ** 2).sum(1))
+        return table + log_w, squares
+
+    def variance(self, f: int, rule: Iterable[tuple[float, float]]) -> float:
+        """Σ E r² of cells that count, as if a cell's rows had one η, by nodes and weights."""
+        x, weights = (np.array(part) for part in zip(*rule, strict=True))
+        sd, counted, total = np.sqrt(self.v), self._levels(f)[1], 0.0
+        for here, r in self._rest_of_log_p(sd[:, None], np.zeros_like(sd), x[:, None]):
+            total += float(weights[here] @ (r[:, counted] ** 2).sum(1))
+        return total
+
+    def _levels(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        """Every cell's level of a factor, (C,), and whether that is one that stands for all."""
+        codes = self.layout.factors[f].codes
+        found = np.empty(self.count, dtype=codes.dtype)
+        found[self.cells] = codes[self.at]
+        return found, self.layout.chosen[f][found]
+
+    def _rest_of_log_p(
+        self, a: np.ndarray, left: np.ndarray, T: np.ndarray
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Of some t in T (J, q) at a time every cell's Σ r_n(t), (·, C).
+
+        With η = η̄ + aᵀt + e, r_n(t) is E log p(y | η) over e, whose sd is `left`, less its parts up to the
+        second in aᵀt.
+        """
+        known = [self.value + self.information * (a**2).sum(1) / 2]
+        known += [self.score * own for own in a.T]
+        known += [-self.information * x * y / 2 for x in a.T for y in a.T]
+        coefficients = np.array([self._sums(each) for each in known])
+        widest = float(left.max(initial=0.0))
+        inner = list(nodes(widest)) if widest > 0 else [(0.0, 1.0)]
+        step = max(1, TOGETHER // max(len(a), 1))
+        for start in range(0, len(T), step):
+            here = slice(start, start + step)
+            t = T[here]
+            mean = t @ a.T
+            mean += self.eta
+            value = sum(
+                weight * self.likelihood.log_p(self.columns, mean + x * left, self.fitted.phi)
+                for x, weight in inner
+            )
+            squares = (t[:, :, None] * t[:, None, :]).reshape(len(t), -1)
+            powers = np.hstack([np.ones((len(t), 1)), t, squares])
+            yield here, np.array([self._sums(each) for each in value]) - powers @ coefficients
+
+    def _sums(self, each: np.ndarray) -> np.ndarray:
+        return np.bincount(self.cells, each, self.count)
 
 
 @cache
