@@ -63,8 +63,7 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
     for f, factor in enumerate(layout.factors):
         C = fitted.covariances[f]
         chosen = layout.chosen[f]
-        at = np.flatnonzero(chosen[factor.codes]) if pattern is not None else np.arange(layout.N)
-        rows = _Rows(layout, fitted, at)
+        rows = _Rows(layout, fitted, None if pattern is None else chosen[factor.codes])
         scale = len(chosen) / chosen.sum()
         if f == 0:
             widest = float(np.sqrt(rows.v.max(initial=0.0)))
@@ -105,7 +104,7 @@ class Counts(NamedTuple):
 
 def counts(layout: Layout, fitted: Gaussian) -> Counts:
     """Those that do at a q, and near it; the same everywhere, so that differences have no steps."""
-    rows, found = _Rows(layout, fitted, np.arange(layout.N)), []
+    rows, found = _Rows(layout, fitted), []
     for f, factor in enumerate(layout.factors):
         widest = float(np.abs(rows.follow(f, np.linalg.cholesky(fitted.covariances[f]))).max())
         enough = (count for most, count in LEVELS.items() if widest <= most)
@@ -117,7 +116,7 @@ def counts(layout: Layout, fitted: Gaussian) -> Counts:
 def total(layout: Layout, fitted: Gaussian, counts: Counts) -> float:
     """The total of `gap`: nobody asks for levels' moments, and fewer nodes do."""
     rest, own = 0.0, 0.0
-    rows = _Rows(layout, fitted, np.arange(layout.N))
+    rows = _Rows(layout, fitted)
     for f, factor in enumerate(layout.factors):
         scale = len(layout.chosen[f]) / layout.chosen[f].sum()
         if f == 0:
@@ -169,18 +168,16 @@ def _moments(
 
 
 class _Rows:
-    """Rows `at` of a fit, and their cells, which have all their levels and columns in common."""
+    """Rows of a fit, all or those kept (N,), cell by cell: a cell's have all levels and columns in common."""
 
-    def __init__(self, layout: Layout, fitted: Gaussian, at: np.ndarray):
+    def __init__(self, layout: Layout, fitted: Gaussian, kept: np.ndarray | None = None):
         rows, known = layout.rows, fitted.rows
-        self.layout, self.fitted, self.at, self.likelihood = layout, fitted, at, rows.likelihood
+        self.at = at = layout.by_cell if kept is None else layout.by_cell[kept[layout.by_cell]]
+        self.layout, self.fitted, self.likelihood = layout, fitted, rows.likelihood
         self.columns = tuple(column[at] for column in rows.columns)
         self.eta, self.v = fitted.eta[at], fitted.v[at]
         self.value, self.score, self.information = (part[at] for part in known)
-        self.cells = layout.cells[at]
-        if len(at) < layout.N:
-            self.cells = np.unique(self.cells, return_inverse=True)[1]
-        self.count = int(self.cells.max(initial=-1)) + 1
+        self.starts = np.flatnonzero(np.diff(layout.cells[at], prepend=-1))
 
     def follow(self, f: int, root: np.ndarray) -> np.ndarray:
         """a (n, q) in η = η̄ + aᵀt + what is left, where a factor's levels are root·t, t standard normal."""
@@ -211,9 +208,7 @@ class _Rows:
 
     def _levels(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         """Every cell's level of a factor, (C,), and whether that is one that stands for all."""
-        codes = self.layout.factors[f].codes
-        found = np.empty(self.count, dtype=codes.dtype)
-        found[self.cells] = codes[self.at]
+        found = self.layout.factors[f].codes[self.at[self.starts]]
         return found, self.layout.chosen[f][found]
 
     def _rest_of_log_p(
@@ -227,7 +222,7 @@ class _Rows:
         known = [self.value + self.information * (a**2).sum(1) / 2]
         known += [self.score * own for own in a.T]
         known += [-self.information * x * y / 2 for x in a.T for y in a.T]
-        coefficients = np.array([self._sums(each) for each in known])
+        coefficients = self._sums(np.array(known))
         widest = float(left.max(initial=0.0))
         inner = list(nodes(widest)) if widest > 0 else [(0.0, 1.0)]
         step = max(1, TOGETHER // max(len(a), 1))
@@ -242,10 +237,13 @@ class _Rows:
             )
             squares = (t[:, :, None] * t[:, None, :]).reshape(len(t), -1)
             powers = np.hstack([np.ones((len(t), 1)), t, squares])
-            yield here, np.array([self._sums(each) for each in value]) - powers @ coefficients
+            yield here, self._sums(value) - powers @ coefficients
 
     def _sums(self, each: np.ndarray) -> np.ndarray:
-        return np.bincount(self.cells, each, self.count)
+        """Over every cell's rows, (…, C)."""
+        if len(self.starts) == each.shape[-1]:
+            return each
+        return np.add.reduceat(each, self.starts, axis=-1)
 
 
 @cache

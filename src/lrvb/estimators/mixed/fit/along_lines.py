@@ -80,7 +80,7 @@ class Line:
         given = self._evidence(POINTS)
         log_p = self._log_p(POINTS, given)
         kept = np.ones(len(POINTS), dtype=bool)
-        kept[[0, -1]] = log_p[[0, -1]] <= log_p[[1, -2]]
+        kept[[0, -1]] = log_p[[0, -1]] <= log_p[1:-1].max()
         self.x, self.given = POINTS[kept], Integrated(*(part[kept] for part in given))
 
     @property
@@ -105,8 +105,8 @@ class Line:
     def farther(self, up: bool) -> bool:
         """One point more at an end; whether there is one.
 
-        None, nor one of the first at the ends, is where the density would rise again: far out in large
-        effects of counts the integral does.
+        None is where the density would rise again, nor one of the first at an end where it would be
+        largest: far out in large effects of counts the integral rises.
         """
         end = -1 if up else 0
         x = np.array([self.x[end] * FARTHER])
