@@ -23,13 +23,14 @@ def line(block, m):
     return lambda x: np.where(factor > 0, m * np.exp(x), m), factor * m
 
 
+@pytest.mark.parametrize("tangents", [False, True])
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial", "poisson, joint"])
-def test_values_are_those_of_searches_anew(kind, separate):
+def test_values_are_those_of_searches_anew(kind, separate, tangents):
     """A value at its maximum is off by the square of the tolerance."""
     block, m, _ = block_of(kind, False, separate)
     moments, velocity = line(block, m)
-    path = Outwards(block, block.evaluate(m).state, velocity)
+    path = Outwards(block, block.evaluate(m, 2 if tangents else 1).state, velocity)
     for x in FAR:
         at = moments(x)
         found = block.evaluate(at, 1, path.at(x, at))

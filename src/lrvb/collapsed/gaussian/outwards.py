@@ -18,12 +18,12 @@ MOST = 2  # known points that a search begins from, beside the first
 
 
 class Outwards:
-    """Best Gaussians of a block; m(0) is near a state that has tangents, and m′(0) the velocity (a,)."""
+    """Best Gaussians of a block; m(0) is near a state, with tangents or none, and m′(0) the velocity (a,)."""
 
     def __init__(self, block: BlockSum, state: BlockState, velocity: np.ndarray):
-        assert state.tangents is not None
         self.block, self.first = block.within(ROUGH), state
-        self.steps = [(float(velocity[at]), step) for at, step in state.tangents.steps]
+        tangents = [] if state.tangents is None else state.tangents.steps
+        self.steps = [(float(velocity[at]), step) for at, step in tangents]
         self.known: dict[float, BestGaussian] = {}
 
     def at(self, x: float, m: np.ndarray) -> BlockState:

@@ -34,7 +34,7 @@ from .judging import as_spreads
 from .statement import state
 
 STEP = 1e-4  # along a line, in sds of the precisions
-EVEN = 0.03  # of a log density: a parabola is off by an eighth of that
+EVEN = 0.03  # of a log density: a parabola is off by about an eighth of that
 NEAR = 1e-6  # of a best Gaussian, of which the value alone is asked
 
 
@@ -107,9 +107,10 @@ class BlockGap:
 
     @cached_property
     def center(self) -> BlockState:
-        """Of all coefficients in one factor, at m: with tangents, from which states near by begin."""
-        found: BlockState = self.arrangement.block.evaluate(self.m, state=self.state).state
-        return found
+        """Of all coefficients in one factor, at m: with tangents, if it has them, for states near by."""
+        block = self.arrangement.block
+        found: BlockState | None = block.evaluate(self.m, state=self.state).state
+        return block.collapse(self.m) if found is None else found
 
     @cached_property
     def counts(self) -> Counts:
