@@ -6,7 +6,8 @@ y ~ x + (1|g) with 5 to 60 groups of 2 to 20 rows and sds 0.2 to 3, joint and se
 each; the integral under the same priors by `certify()`. Of linear response and of the second order: how far
 means of coefficients and of the log precision are off, in the integral's sds, and ratios of sds; whether the
 second order was warned of (`LargeCorrection`) or refused. `cost` has its processor seconds in units of one
-evaluation of value, gradient and curvature of the fit, the coefficients' best Gaussian found anew.
+evaluation of value, gradient and curvature of the fit, the coefficients' best Gaussian found anew: with
+groups of ten rows, and with twelve groups, whose precision is not well known.
 """
 
 from __future__ import annotations
@@ -112,34 +113,44 @@ def main(families: list[str]) -> None:
 
 
 def cost() -> None:
-    """A line for each number of rows, family and factorization."""
+    """A line for each number of groups and rows, family and factorization."""
     factorizations = "variational", "mean_field"
-    for case in product(SIZES, ("gaussian", "poisson", "bernoulli"), factorizations):
-        in_curvatures(*case)
+    for few, *case in product(
+        (False, True), SIZES, ("gaussian", "poisson", "bernoulli"), factorizations
+    ):
+        in_curvatures(12 if few else case[0] // 10, *case)
 
 
-def in_curvatures(rows: int, family: str, factorization: str) -> None:
-    """All means of precisions, sd (and mean) of one quantity, a density along a line; groups of ten rows."""
-    data = simulate(family, rows // 10, 10, 0.7, 0)
+def in_curvatures(groups: int, rows: int, family: str, factorization: str) -> None:
+    """All means of precisions, mean and sd of one quantity, and all that one asks whose density answers."""
+    data = simulate(family, groups, rows // groups, 0.7, 0)
     model = lrvb.MixedModel("y ~ x + (1|g)", family=family, factorization=factorization).fit(data)
     joint, (b, none) = model._joint, np.eye(2)[::-1] * [[1], [0]]
     response = joint.precisions
     gap = BlockGap(model.design_, model.priors_, model._standard, response.alpha, response.m)
     second, d = tilted(joint, gap), np.eye(len(response.m))[1]
     objective = Objective(response.fit.problem, response.fit.local_sum)
-    one, near, means, effect, precision, density = alternately(
+
+    def density() -> AlongLines:
+        lines = AlongLines(response, gap.evidence, second.shift)
+        lines.moments(d)
+        return lines
+
+    points = len(density()._lines[0].x)
+    one, near, means, effect, precision, judged, alone = alternately(
         lambda: objective.at(response.eta),
         lambda: objective.at(response.eta * 1.001, state=response.fit.point.state),
         lambda: tilted(joint, gap),
         lambda: second.cumulants(b, 0 * d),
         lambda: second.cumulants(none, d),
-        lambda: AlongLines(response, gap.evidence, second.shift).moments(d),
+        lambda: (density(), second.rough_variance(d)),
+        density,
         times=9 if rows < SIZES[-1] else 3,
     )
     print(
-        f"{rows} {family} {factorization}: {one * 1e3:.1f} ms; begun near by {near / one:.2f}, means "
-        f"{means / one:.1f}, a fixed effect {effect / one:.1f}, a log precision {precision / one:.1f}, "
-        f"its density {density / one:.1f}",
+        f"{groups} {rows} {family} {factorization}: {one * 1e3:.1f} ms; begun near by {near / one:.2f}, "
+        f"means {means / one:.1f}, a fixed effect {effect / one:.1f}, a log precision {precision / one:.1f}, "
+        f"by its density {judged / one:.1f}, of that the density {alone / one:.1f} ({points} points)",
         flush=True,
     )
 

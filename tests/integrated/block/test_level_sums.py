@@ -8,7 +8,7 @@ from small_blocks import HALF_T, crossed, dense, regression
 
 from lrvb.integrated.block.fitting import cold_start, fit
 from lrvb.integrated.block.layout import Layout
-from lrvb.integrated.block.level_sums import Gap, Pattern, _moments, gap
+from lrvb.integrated.block.level_sums import Gap, Pattern, _moments, counts, gap, total
 from lrvb.integrated.block.points import made
 from lrvb.integrated.levels import Levels
 from lrvb.integrated.slopes import Slopes
@@ -67,6 +67,28 @@ def test_the_rest_is_half_the_variance_of_what_no_level_has_alone():
     whole = np.log(np.mean(np.exp(R)))
     assert abs(whole - found.total) < 0.06 + 3 * np.std(np.exp(R - whole)) / np.sqrt(n)
     assert 0 < found.rest < found.own
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli"])
+@pytest.mark.parametrize("rows_each", [3, 60])
+def test_a_total_needs_fewer_nodes(family, rows_each, monkeypatch):
+    """Value and second differences along u are those of many nodes: there are no steps between."""
+    rows, term = one_factor(family, 1, N=20 * rows_each)
+    layout = Layout(rows, [term])
+    at = [fit(layout, np.array([u]), cold_start(layout)) for u in (0.38, 0.4, 0.42)]
+    known = counts(layout, at[1])
+    few = np.array([total(layout, q, known) for q in at])
+    T = np.linspace(-7, 7, 141)
+    monkeypatch.setattr(
+        "lrvb.integrated.block.level_sums.level_nodes",
+        lambda q: (T[:, None], -(T**2) / 2 - np.log(np.exp(-(T**2) / 2).sum())),
+    )
+    many = np.array([gap(layout, q).total for q in at])
+    np.testing.assert_allclose(few, many, rtol=2e-3, atol=1e-6)
+    bend = (
+        np.diff(few - many, 2)[0] / 0.02**2
+    )  # of a log density whose own is of the order of levels
+    assert abs(bend) < 0.01
 
 
 def test_moments_of_levels_are_those_of_their_weighted_nodes():

@@ -80,11 +80,24 @@ class RowsGiven(Protocol):
     def masks(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Which blocks of w share a factor; None: all, jointly."""
 
-    def solve(self, prior: Prior, pull: Vector, s: float, start: Any = None) -> BestGaussian:
-        """The best q(w) under the log prior −½wᵀPw + pullᵀw, or `NoOptimum`; `start` is one nearby."""
+    def solve(
+        self, prior: Prior, pull: Vector, s: float, start: Any = None, tol: float | None = None
+    ) -> BestGaussian:
+        """The best q(w) under the log prior −½wᵀPw + pullᵀw, or `NoOptimum`; `start` is one nearby.
+
+        To `tol`, relative in variances and in sds of means: as well as numbers allow without.
+        """
 
     def extrapolate(self, best: Any, steps: Sequence[tuple[float, Tangent]]) -> Any:
         """A start: where the best Gaussian will be after steps along its tangents."""
+
+    def combined(
+        self, parts: Sequence[tuple[float, Any]], steps: Sequence[tuple[float, Tangent]]
+    ) -> Any:
+        """A start: Σ of weights, which add to one, times best Gaussians, and of steps from the first.
+
+        The last is the nearest, and the start where that is too far from it.
+        """
 
     def tangent(
         self,

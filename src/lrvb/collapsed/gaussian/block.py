@@ -41,7 +41,7 @@ class BlockSum:
     `rows` are `LeastSquares` for a Gaussian response, else `Reweighted`. β has prior mean `center` and
     precision P0 (held by `precisions`), whose log normaliser is `constant`. `pull` (p,) tilts the log
     joint by pullᵀβ; values leave that out. `gap` knows what the best Gaussian leaves out at a state, of
-    rows that are not gaussian.
+    rows that are not gaussian. Best Gaussians are found to `tol`, as `RowsGiven.solve` has it.
     """
 
     def __init__(
@@ -52,8 +52,10 @@ class BlockSum:
         constant: float,
         pull: np.ndarray | None = None,
         gap: Callable[[BlockSum, BlockState], float] | None = None,
+        tol: float | None = None,
     ):
-        self.rows, self.precisions, self.constant, self.gap = rows, precisions, constant, gap
+        self.rows, self.precisions, self.constant = rows, precisions, constant
+        self.gap, self.tol = gap, tol
         self.layout: Layout = rows.layout
         self.center, self.pull = self.layout.zeros(), self.layout.zeros()
         self.center.rest[: self.layout.p] = center
@@ -62,14 +64,21 @@ class BlockSum:
 
     def pulled(self, pull: np.ndarray) -> BlockSum:
         """The same with the log joint tilted by pullᵀβ."""
-        center = self.center.rest[: self.layout.p]
-        return BlockSum(self.rows, self.precisions, center, self.constant, pull, self.gap)
+        return self._with(pull=pull)
 
     def with_gap(self, gap: Callable[[BlockSum, BlockState], float]) -> BlockSum:
         """The same, whose second order is known."""
+        return self._with(gap=gap)
+
+    def within(self, tol: float) -> BlockSum:
+        """The same, its best Gaussians to a tolerance."""
+        return self._with(tol=tol)
+
+    def _with(self, **changed: Any) -> BlockSum:
         p = self.layout.p
-        tilt = self.pull.rest[:p]
-        return BlockSum(self.rows, self.precisions, self.center.rest[:p], self.constant, tilt, gap)
+        kept = {"pull": self.pull.rest[:p], "gap": self.gap, "tol": self.tol}
+        center = self.center.rest[:p]
+        return BlockSum(self.rows, self.precisions, center, self.constant, **kept | changed)
 
     @property
     def joint(self) -> bool:
@@ -199,18 +208,24 @@ class BlockSum:
 
         It starts where the tangents at the other m say, if they are known there.
         """
-        start = None
-        if state is not None:
-            if self._is_at(state, m):
-                return state
-            start = state.best
-            if state.tangents is not None and np.array_equal(state.tangents.m, state.m):
-                steps = [(float(m[at] - state.m[at]), step) for at, step in state.tangents.steps]
-                start = self.rows.extrapolate(start, steps)
+        if state is None:
+            return self.begun(m, None)
+        if self._is_at(state, m):
+            return state
+        return self.begun(m, self.ahead(state, m))._replace(tangents=state.tangents)
+
+    def ahead(self, state: BlockState, m: np.ndarray) -> BestGaussian:
+        """Where the best Gaussian may be at m, by the tangents of a state nearby where it has them."""
+        if state.tangents is None or not np.array_equal(state.tangents.m, state.m):
+            return state.best
+        steps = [(float(m[at] - state.m[at]), step) for at, step in state.tangents.steps]
+        return self.rows.extrapolate(state.best, steps)  # type: ignore[no-any-return]
+
+    def begun(self, m: np.ndarray, start: BestGaussian | None) -> BlockState:
+        """The best Gaussian at m, from a start."""
         prior, s = self.precisions.prior(m), self.precisions.s(m)
-        best = self.rows.solve(prior, prior.times(self.center) + self.pull, s, start)
-        pull = self.pull.rest[: self.layout.p]
-        return BlockState(np.array(m), pull, best, None if state is None else state.tangents)
+        best = self.rows.solve(prior, prior.times(self.center) + self.pull, s, start, self.tol)
+        return BlockState(np.array(m), self.pull.rest[: self.layout.p], best)
 
     def _is_at(self, known: BlockState | Tangents, m: np.ndarray) -> bool:
         """Whether that is known of this m, under this tilt."""

@@ -52,7 +52,9 @@ class LeastSquares:
         self.K = layout.cross(w)
         self.Cy, self.yy = layout.adjoint(w * y), float(w @ y**2)
 
-    def solve(self, prior: Prior, pull: Vector, s: float, start: Any = None) -> Solution:
+    def solve(
+        self, prior: Prior, pull: Vector, s: float, start: Any = None, tol: float | None = None
+    ) -> Solution:
         """Means and covariances in closed form, from no start."""
         Q = posterior_precision(self.K.scaled(s), prior)
         try:
@@ -72,6 +74,12 @@ class LeastSquares:
     def extrapolate(self, best: Solution, steps: Sequence[tuple[float, Tangent]]) -> Solution:
         """The same: nothing starts from it."""
         return best
+
+    def combined(
+        self, parts: Sequence[tuple[float, Solution]], steps: Sequence[tuple[float, Tangent]]
+    ) -> Solution:
+        """The first of them."""
+        return parts[0][1]
 
     def tangent(
         self,

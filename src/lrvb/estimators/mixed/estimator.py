@@ -221,7 +221,9 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
     ) -> None:
         """Keep a fit; `derived` adds sds and correlations to its names."""
         judge = self.factorization != "blocked" or None  # another has tried to integrate
-        gap = BlockGap(design, priors, standard, joint.precisions.alpha, joint.precisions.fit.m)
+        fit = joint.precisions.fit
+        known = fit.point.state if arrangement.block.joint else None
+        gap = BlockGap(design, priors, standard, joint.precisions.alpha, fit.m, known)
 
         def posterior(estimate: Estimate, local_variables: Effects | None = None) -> Posterior:
             return Posterior(

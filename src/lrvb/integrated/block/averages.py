@@ -56,6 +56,11 @@ def sd_of(v: np.ndarray) -> float:
 def nodes(sd: float) -> Iterator[tuple[float, float]]:
     """Nodes of a standard normal and their weights, enough for an η of this sd."""
     count = next((count for most, count in NODES.items() if sd <= most), MOST)
+    return gauss_hermite(count)
+
+
+def gauss_hermite(count: int) -> Iterator[tuple[float, float]]:
+    """So many nodes and their weights."""
     return zip(*_rule(count), strict=True)
 
 

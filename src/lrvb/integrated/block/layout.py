@@ -95,6 +95,11 @@ class Layout:
         return 2.0 * ((marks >> bit) & np.uint64(1)) - 1.0
 
     @cached_property
+    def by_cell(self) -> np.ndarray:
+        """Rows in the order of their cells, (N,)."""
+        return np.argsort(self.cells, kind="stable")
+
+    @cached_property
     def chosen(self) -> list[np.ndarray]:
         """Levels of each factor, (K,), whose sums stand for all: every one, or fewer of many rows."""
         rng = np.random.default_rng(0)

@@ -16,12 +16,16 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from ...numerics.sobol import sobol
+from .averages import gauss_hermite, sd_of
 from .fitting import Gaussian
 from .layout import PARTS, Layout
+from .rows import RowsHere
 
 REACH, COUNT = 5.5, 15  # sds and nodes of a level with one effect
 REACH_TWO, STEP_TWO = 6.0, 1.0  # and with two
 DRAWS = 256  # with more
+# nodes that do up to sds of η, by a level alone and of a row: the sums' second differences are off by 1e-4
+LEVELS, ROWS, MOST = {0.05: 5, 0.2: 7, 1.0: 11}, {0.2: 5, 0.8: 9}, 13
 
 
 class Gap(NamedTuple):
@@ -85,6 +89,52 @@ def gap(layout: Layout, fitted: Gaussian, pattern: Pattern | None = None) -> Gap
         spread.append(found[1])
         third.append(found[2])
     return Gap(own, max(tables.rest, 0.0) / 2, moved, spread, third, every, noise)
+
+
+class Counts(NamedTuple):
+    """How many nodes each factor's levels (0: those of `level_nodes`) and rows have in `total`."""
+
+    levels: tuple[int, ...]
+    rows: int
+
+
+def counts(layout: Layout, fitted: Gaussian) -> Counts:
+    """Those that do at a q, and near it; the same everywhere, so that differences have no steps."""
+    rows, found = _leaning(layout, fitted)[0], []
+    for factor, lean in zip(layout.factors, rows.leans, strict=True):
+        enough = (count for most, count in LEVELS.items() if np.abs(lean.a).max() <= most)
+        found.append(next(enough, 0) if factor.q == 1 else 0)
+    widest = sd_of(rows.v)
+    return Counts(tuple(found), next((n for most, n in ROWS.items() if widest <= most), MOST))
+
+
+def total(layout: Layout, fitted: Gaussian, counts: Counts) -> float:
+    """The total of `gap`: nobody asks for levels' moments, and fewer nodes do."""
+    rows, widest = _leaning(layout, fitted)
+    levels = [
+        _as_level_nodes(count) if count else level_nodes(factor.q)
+        for count, factor in zip(counts.levels, layout.factors, strict=True)
+    ]
+    rule = gauss_hermite(counts.rows)
+    tables = rows.tables(fitted.phi, widest, levels, layout.chosen, rule)
+    own = sum(
+        float(logsumexp(table + log_w, axis=1).sum())
+        for table, (_, log_w) in zip(tables.levels, levels, strict=True)
+    )
+    return own + max(tables.rest, 0.0) / 2
+
+
+def _leaning(layout: Layout, fitted: Gaussian) -> tuple[RowsHere, np.ndarray]:
+    """The rows of a fit, all of which are here, and the largest sds of what is left beside each factor."""
+    rows = fitted.rows
+    assert isinstance(rows, RowsHere)
+    return rows, rows.lean(fitted.Q.variances, fitted.covariances, layout.chosen, True)
+
+
+def _as_level_nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many nodes of a level with one effect, as `level_nodes` has them."""
+    x, weights = (np.array(part) for part in zip(*gauss_hermite(count), strict=True))
+    return x[:, None], np.log(weights)
 
 
 class Pattern(NamedTuple):

@@ -6,7 +6,7 @@ levels' sums need. Methods replace arrays and never change them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .precision import Precision, Variances
 
 LEAST = 1e-8  # weight of a row
+WIDEST = 1.0  # sd of η for which a row's variance has nodes at least
+TOGETHER = 2**14  # rows times nodes at a time
 
 
 class Weighed(NamedTuple):
@@ -107,11 +109,14 @@ class Rows(Protocol):
 
 
 class Lean(NamedTuple):
-    """Rows `at` (m,): η = η̄ + aᵀt + what is left, of sd `left`, with t a standard normal level."""
+    """Rows `at` (m,): η = η̄ + aᵀt + what is left, of sd `left`, with t a standard normal level.
+
+    They are in the order of their cells, which begin at `starts` and have all levels and columns in common.
+    """
 
     at: np.ndarray
+    starts: np.ndarray
     a: np.ndarray
-    square: np.ndarray
     left: np.ndarray
 
 
@@ -186,13 +191,14 @@ class RowsHere:
         """How rows follow their levels."""
         layout, left, self.leans = self.layout, variances.left(self.layout), []
         for f, (factor, own) in enumerate(zip(layout.factors, C, strict=True)):
-            c = variances.with_rows(layout, f, self.v, own, left)
-            at = np.arange(layout.N) if every else np.flatnonzero(chosen[f][factor.codes])
+            c, at = variances.with_rows(layout, f, self.v, own, left), layout.by_cell
+            if not every:
+                at = at[chosen[f][factor.codes[at]]]
             inverse = np.linalg.inv(np.linalg.cholesky(own))
             a = np.einsum("nij,nj->ni", inverse[factor.codes[at]], c[at])
-            square = (a**2).sum(1)
-            rest = np.sqrt(np.maximum(self.v[at] - square, 0.0))
-            self.leans.append(Lean(at, a, square, rest))
+            rest = np.sqrt(np.maximum(self.v[at] - (a**2).sum(1), 0.0))
+            starts = np.flatnonzero(np.diff(layout.cells[at], prepend=-1))
+            self.leans.append(Lean(at, starts, a, rest))
         widest = sd_of(self.v[chosen[0][layout.factors[0].codes]])
         return np.array([*(part.left.max(initial=0.0) for part in self.leans), widest])
 
@@ -202,23 +208,23 @@ class RowsHere:
         widest: np.ndarray,
         levels: Sequence[tuple[np.ndarray, np.ndarray]],
         chosen: Sequence[np.ndarray],
+        rule: Iterable[tuple[float, float]] | None = None,
     ) -> Tables:
-        """Sums at each factor's nodes, and the rest."""
-        layout, found, rest = self.layout, [], 0.0
+        """Sums at each factor's nodes, and the rest, with rows' variances by a rule's nodes and weights."""
+        found, rest = [], 0.0
+        rule = rule or nodes(max(widest[-1], WIDEST))
         for f, (factor, lean, (T, log_w)) in enumerate(
-            zip(layout.factors, self.leans, levels, strict=True)
+            zip(self.layout.factors, self.leans, levels, strict=True)
         ):
-            at, scale = lean.at, len(chosen[f]) / chosen[f].sum()
-            codes, cells = factor.codes[at], layout.cells[at]
-            counted = chosen[f][codes]
+            level = factor.codes[lean.at[lean.starts]]
+            counted, scale = chosen[f][level], len(chosen[f]) / chosen[f].sum()
             if f == 0:
-                rest += scale * self._of_cells(phi, at[counted], widest[-1])
+                rest += scale * self._variance(phi, lean, counted, rule)
             table = np.empty((factor.levels, len(T)))
-            for j, t in enumerate(T):
-                r = self._rest_of_log_p(phi, at, lean.a @ t, lean.left, lean.square, widest[f])
-                table[:, j] = np.bincount(codes, r, factor.levels)
-                each = np.bincount(cells, r * counted)
-                rest -= scale * np.exp(log_w[j]) * float((each**2).sum())
+            for here, r in self._rest_of_log_p(phi, lean, T, widest[f]):
+                for j, each in zip(range(len(T))[here], r, strict=True):
+                    table[:, j] = np.bincount(level, each, len(table))
+                rest -= scale * float(np.exp(log_w[here]) @ (r[:, counted] ** 2).sum(1))
             found.append(table)
         return Tables(found, rest)
 
@@ -239,33 +245,52 @@ class RowsHere:
                     by[:, i, j] = np.bincount(factor.codes[at], e * r, factor.levels)
         return [by.reshape(-1, count) for by in found]
 
-    def _of_cells(self, phi: list[float], at: np.ndarray, widest: float) -> float:
-        """Σ over cells of the variance of their r, as if a cell's rows had one η; of rows `at`."""
-        v = self.v[at]
-        sd, total, none = np.sqrt(v), 0.0, np.zeros(len(at))
-        for x, weight in nodes(max(widest, 1.0)):
-            r = self._rest_of_log_p(phi, at, x * sd, none, v, 0.0)
-            total += weight * float((np.bincount(self.layout.cells[at], r) ** 2).sum())
-        return total
-
-    def _rest_of_log_p(
+    def _variance(
         self,
         phi: list[float],
-        at: np.ndarray,
-        e: np.ndarray,
-        sd: np.ndarray,
-        variance: np.ndarray,
-        widest: float,
-    ) -> np.ndarray:
-        """E log p(y | η̄ + e + sd·x) over x of rows `at`, less its parts up to the second in e.
+        lean: Lean,
+        counted: np.ndarray,
+        rule: Iterable[tuple[float, float]],
+    ) -> float:
+        """Σ E r² of cells that count, as if a cell's rows had one η."""
+        x, weights = (np.array(part) for part in zip(*rule, strict=True))
+        sd = np.sqrt(self.v[lean.at])
+        alone = lean._replace(a=sd[:, None], left=np.zeros_like(sd))
+        return sum(
+            float(weights[here] @ (r[:, counted] ** 2).sum(1))
+            for here, r in self._rest_of_log_p(phi, alone, x[:, None], 0.0)
+        )
 
-        e has this variance; widest is the largest sd, of all parts' rows.
+    def _rest_of_log_p(
+        self, phi: list[float], lean: Lean, T: np.ndarray, widest: float
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Of some t in T (J, q) at a time every cell's Σ r_n(t), (·, C).
+
+        With η = η̄ + aᵀt + e, r_n(t) is E log p(y | η) over e less its parts up to the second in aᵀt; widest
+        is the largest sd of an e, of all parts' rows.
         """
+        at, starts, a, left = lean
         rows = self.layout.rows
         columns = tuple(column[at] for column in rows.columns)
-        value, mean = np.zeros(len(at)), self.eta[at] + e
-        for x, weight in nodes(widest) if widest > 0 else [(0.0, 1.0)]:
-            value += weight * rows.likelihood.log_p(columns, mean + x * sd, phi)
-        known = self.at
-        value -= known.value[at] + known.score[at] * e
-        return value + known.information[at] * (e**2 - variance) / 2
+        score, information = self.at.score[at], self.at.information[at]
+
+        def sums(each: np.ndarray) -> np.ndarray:
+            return each if len(starts) == len(at) else np.asarray(np.add.reduceat(each, starts, -1))
+
+        known = [self.at.value[at] + information * (a**2).sum(1) / 2]
+        known += [score * own for own in a.T]
+        known += [-information * x * y / 2 for x in a.T for y in a.T]
+        coefficients = sums(np.array(known))
+        inner = list(nodes(widest)) if widest > 0 else [(0.0, 1.0)]
+        step = max(1, TOGETHER // max(len(at), 1))
+        for start in range(0, len(T), step):
+            here = slice(start, start + step)
+            t = T[here]
+            mean = t @ a.T
+            mean += self.eta[at]
+            value = sum(
+                weight * rows.likelihood.log_p(columns, mean + x * left, phi) for x, weight in inner
+            )
+            squares = (t[:, :, None] * t[:, None, :]).reshape(len(t), -1)
+            powers = np.hstack([np.ones((len(t), 1)), t, squares])
+            yield here, sums(np.asarray(value)) - powers @ coefficients

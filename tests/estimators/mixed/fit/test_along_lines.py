@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import lrvb
 from lrvb.engine.second_order import Refined
 from lrvb.estimators.mixed.fit.along_lines import GRID, POINTS, AlongLines, Integrated, Line
 from lrvb.estimators.mixed.fit.joint_response import tilted
-from lrvb.estimators.mixed.fit.tilted_block import Cumulants
+from lrvb.estimators.mixed.fit.tilted_block import Cumulants, TiltedBlock
 from lrvb.estimators.mixed.integral.block_gap import BlockGap
 from lrvb.posterior.correction import warn_large_second_order
 from lrvb.prior import Gamma
@@ -96,10 +97,10 @@ def test_a_mixture_along_a_line_is_the_mixture():
     """Var b = E Var(b | x) + Var E(b | x): with b | x ~ N(x, eˣ), x a standard normal, 1 + √e."""
     line = object.__new__(Line)
     line.x, line.prior = POINTS, -(GRID**2) / 2
-    given = Integrated(0 * POINTS, POINTS[:, None], np.exp(POINTS)[:, None, None])
-    line.given = given
+    none = 0 * POINTS
+    line.given = Integrated(none, none, none, POINTS[:, None], np.exp(POINTS)[:, None, None])
     whole = np.exp(-(GRID**2) / 2) / np.exp(-(GRID**2) / 2).sum()
-    inner = np.clip(GRID, -2.5, 2.5)
+    inner = np.clip(GRID, POINTS[0], POINTS[-1])
     exact = whole @ (inner**2 + np.exp(inner))
     assert abs(line.mixed(np.ones(1)) / exact - 1) < 1e-10
     assert abs(exact / (1 + np.exp(0.5)) - 1) < 0.03
@@ -126,9 +127,9 @@ def test_a_density_that_rises_is_no_answer():
     model.fit(simulated("poisson", 12, 4, 1.0, 4))
     lines = along(model)
     none = np.zeros((len(POINTS), 0))
-    lines.evidence = lambda points: Integrated(points[:, 1] ** 2, none, none)
-    found = Cumulants(0.1, 0.2, 0.3)
-    assert lines.judged(np.array([0.0, 1.0]), found) == (0.1, 0.3, (np.inf, np.inf))
+    lines.evidence = lambda moments: lambda x: Integrated(2 * x**2, 4 * x, 0 * x, none, none)
+    asked = SimpleNamespace(first=0.2, cumulants=Cumulants(0.1, 0.2, 0.3))
+    assert lines.judged(np.array([0.0, 1.0]), asked) == (0.1, 0.3, (np.inf, np.inf))
 
 
 def test_the_points_follow_the_second_order():
@@ -192,11 +193,39 @@ def test_precisions_that_are_well_known_ask_no_density(monkeypatch):
         assert len(asked) == times
 
 
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
+@pytest.mark.parametrize("factorization", ["variational", "mean_field"])
+def test_one_end_of_a_line_tells_the_variance_roughly(family, factorization):
+    """The slope of g is known with all means, so that one curvature tells a precision's variance."""
+    model = lrvb.MixedModel("y ~ x + (1|g)", family, factorization=factorization)
+    model.fit(simulated(family, 30, 8, 1.2, 6, 0.5))
+    response = model.posterior_._response
+    gap = BlockGap(model.design_, model.priors_, model._standard, response.alpha, response.m)
+    second, d = tilted(model._joint, gap), np.eye(len(response.m))[1]
+    found = second.cumulants(np.zeros(2), d)
+    assert abs(found.shift - d @ second.shift) < 0.002 * np.sqrt(found.first)
+    assert abs(second.rough_variance(d) / found.variance - 1) < 0.02
+
+
+def test_what_a_density_answers_asks_one_curvature(monkeypatch):
+    """A logarithm one, to tell whether the second order agrees; a precision none; the line once."""
+    model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="mean_field")
+    posterior = model.fit(simulated("poisson", 12, 4, 1.0, 4)).posterior_
+    asked, lines = [], []
+    own, begun = TiltedBlock._at, Line.__init__
+    monkeypatch.setattr(TiltedBlock, "_at", lambda *a: asked.append(1) or own(*a))
+    monkeypatch.setattr(Line, "__init__", lambda *a: lines.append(1) or begun(*a))
+    posterior.refined("precision[1|g]")
+    assert (len(asked), len(lines)) == (0, 1)
+    posterior.refined(["precision[1|g]", "log(precision[1|g])"])
+    assert (len(asked), len(lines)) == (1, 2)
+
+
 def test_no_density_is_no_answer():
     """Where the coefficients have no integral at one of the points."""
     model = lrvb.MixedModel("y ~ 1 + (1|g)", "poisson", factorization="variational")
     model.fit(simulated("poisson", 12, 4, 1.0, 4))
     lines = along(model)
     values, none = np.where(np.arange(len(POINTS)) == 1, -np.inf, 0.0), np.zeros((len(POINTS), 0))
-    lines.evidence = lambda points: Integrated(values, none, none)
+    lines.evidence = lambda moments: lambda x: Integrated(values, 0 * x, 0 * x, none, none)
     assert np.isnan(lines.moments(np.array([0.0, 1.0]))).all()

@@ -82,9 +82,9 @@ def test_best_gaussians_are_found_once_and_from_the_fit(data, factorization, mon
     posterior = model.fit(counts).posterior_
     begun, solve = [], Reweighted.solve
 
-    def counted(self, prior, pull, s, start=None):
+    def counted(self, prior, pull, s, start=None, tol=None):
         begun.append((self.masks is None, start is None))
-        return solve(self, prior, pull, s, start)
+        return solve(self, prior, pull, s, start, tol)
 
     monkeypatch.setattr(Reweighted, "solve", counted)
     monkeypatch.setattr(

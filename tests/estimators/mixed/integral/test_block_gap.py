@@ -10,7 +10,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import lrvb
-from lrvb.estimators.mixed.integral.block_gap import BlockGap
+from lrvb.estimators.mixed.integral.block_gap import BlockGap, _between
 from lrvb.prior import Gamma, Normal
 
 NODES = np.linspace(-8, 8, 401)  # of a standard normal
@@ -129,6 +129,16 @@ def test_counts_and_zeros_and_ones_approach_the_integral(
     evidence = logsumexp(log) + np.log(area) - np.log(2) - np.log(2 * np.pi) / 2
     assert abs(refined.attrs["log_evidence"] - evidence) < 0.1
     assert abs(model.elbo_ - evidence) > 0.3
+
+
+@pytest.mark.parametrize(("size", "asked"), [(0.02, 3), (0.2, 5)])
+def test_what_hardly_changes_is_asked_at_ends_and_middle(size, asked):
+    """A parabola between, which is exact of one."""
+    x, calls = np.linspace(-3.5, 3.5, 5), []
+    values = size * (0.3 * (x / 3.5) ** 2 - 0.5 * x / 3.5)
+    found = _between(x, lambda i: calls.append(i) or values[i])
+    assert len(calls) == asked
+    np.testing.assert_allclose(found, values, atol=1e-12)
 
 
 def test_a_correction_of_half_an_sd_is_a_warning_whatever_was_asked():

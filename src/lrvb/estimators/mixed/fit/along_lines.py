@@ -4,8 +4,8 @@ Linear response moves all unconstrained coordinates u of the precisions together
 along the line u(x) = E u + a(x₀ + x), with a ∝ Cov(u, dᵀT) one sd of u and x₀ the second order's shift.
 Where the posterior is nearly normal the density along the line is the quantity's own, whatever else there
 is; of a single precision it always is. The integral of the coefficients is asked at five points, and at more
-where much of a variance lies beyond them: a cubic spline through its logarithms, straight beyond, beside
-the priors.
+where much of a variance lies beyond them: the best Gaussian's logarithms by cubics with their slopes, what it
+leaves out by a spline, straight beyond, beside the priors.
 
 Fixed effects are a mixture along the same lines: Var cᵀb is at least E Var(cᵀb | x) + Var E(cᵀb | x).
 """
@@ -24,23 +24,27 @@ from ....numerics.double import in_double
 from ....numerics.lazy import interpolate
 from ....posterior.correction import LARGE_CHANGE, WRONG_RATIO
 from ....posterior.target import Target
-from .tilted_block import Cumulants
+from .tilted_block import Asked
 
 
 class Integrated(NamedTuple):
-    """log ∫ of the coefficients at points (S,), and the fixed effects' Gaussians there: (S, p), (S, p, p).
+    """log ∫ of the coefficients at points x (S,) of a line, and the fixed effects' Gaussians there.
 
-    −∞ and NaN where there is no integral.
+    `values` are the best Gaussians', `slopes` their derivatives in x, `gaps` what they leave out; means
+    (S, p), covariances (S, p, p). −∞ and NaN where there is no integral.
     """
 
     values: np.ndarray
+    slopes: np.ndarray
+    gaps: np.ndarray
     means: np.ndarray
     covariances: np.ndarray
 
 
-Evidence = Callable[[np.ndarray], Integrated]
+Moments = Callable[[np.ndarray], np.ndarray]  # of the precisions (S, a) at points x (S,) of a line
+Evidence = Callable[[Moments], Callable[[np.ndarray], Integrated]]
 
-POINTS = np.linspace(-2.5, 2.5, 5)
+POINTS = np.linspace(-3.5, 3.5, 5)
 FARTHER = 1.4  # times as far is the next point
 BEYOND = 0.01  # share of a variance beyond the last point on either side that asks for the next
 FAR, FARTHEST = 4.0, 16.0
@@ -69,22 +73,30 @@ class Line:
 
     def __init__(self, start: np.ndarray, a: np.ndarray, priors: Target, evidence: Evidence):
         self.a = a
-        self._evidence = lambda x: evidence(priors.statistics(start + x[:, None] * a))
-        self.x, self.given = POINTS, self._evidence(POINTS)
+        self._evidence = evidence(lambda x: priors.statistics(start + x[:, None] * a))
         u = start + GRID[:, None] * a
         with np.errstate(over="ignore", invalid="ignore"):
             self.T, self.prior = priors.statistics(u), priors(u)
+        given = self._evidence(POINTS)
+        log_p = self._log_p(POINTS, given)
+        kept = np.ones(len(POINTS), dtype=bool)
+        kept[[0, -1]] = log_p[[0, -1]] <= log_p[1:-1].max()
+        self.x, self.given = POINTS[kept], Integrated(*(part[kept] for part in given))
 
     @property
     def known(self) -> bool:
         """Whether the density has values."""
-        return bool(np.isfinite(self.given.values).all())
+        return all(np.isfinite(part).all() for part in self.given[:3])
 
     def shares(self) -> np.ndarray:
         """Of the density, at GRID; NaN where it rises at an end."""
-        spline = interpolate.CubicSpline(self.x, self.given.values)
-        inner = np.clip(GRID, self.x[0], self.x[-1])
-        log_p = self.prior + spline(inner) + spline(inner, 1) * (GRID - inner)
+        inner, log_p = np.clip(GRID, self.x[0], self.x[-1]), self.prior.copy()
+        values, slopes, gaps = self.given[:3]
+        for part in (
+            interpolate.CubicHermiteSpline(self.x, values, slopes),
+            interpolate.CubicSpline(self.x, gaps),
+        ):
+            log_p += part(inner) + part(inner, 1) * (GRID - inner)
         if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
             return np.full(len(GRID), np.nan)
         p = np.exp(log_p - log_p.max())
@@ -93,21 +105,23 @@ class Line:
     def farther(self, up: bool) -> bool:
         """One point more at an end; whether there is one.
 
-        None is where the density would rise again: far out in large effects of counts the integral does.
+        None is where the density would rise again, nor one of the first at an end where it would be
+        largest: far out in large effects of counts the integral rises.
         """
         end = -1 if up else 0
         x = np.array([self.x[end] * FARTHER])
         if abs(x[0]) > FARTHEST:
             return False
         found = self._evidence(x)
-        value, last = found.values[0], self.given.values[end]
-        prior = np.interp([x[0], self.x[end]], GRID, self.prior)
-        if not np.isfinite(value) or value + prior[0] > last + prior[1]:
+        if not self._log_p(x, found)[0] <= self._log_p(self.x, self.given)[end]:
             return False
         both = [(self.x, x), *zip(self.given, found, strict=True)]
         self.x, *given = (np.concatenate(each if up else each[::-1]) for each in both)
         self.given = Integrated(*given)
         return True
+
+    def _log_p(self, x: np.ndarray, given: Integrated) -> np.ndarray:
+        return np.asarray(given.values + given.gaps + np.interp(x, GRID, self.prior))
 
     def mixed(self, c: np.ndarray) -> float:
         """The variance of cᵀb along the line."""
@@ -122,7 +136,7 @@ class Line:
 class AlongLines:
     """Means and sds of dᵀT by the density along lines.
 
-    `evidence` is log ∫ of the coefficients at point moments (S, a); `shift` (a,) the second order's of T.
+    `evidence` is log ∫ of the coefficients along a line of moments; `shift` (a,) the second order's of T.
     """
 
     def __init__(self, response: Response, evidence: Evidence, shift: np.ndarray):
@@ -134,8 +148,8 @@ class AlongLines:
         """log p of the precisions alone, in coordinates u."""
         return Target(replace(self.response, fit=replace(self.response.fit, local_sum=None)))
 
-    def judged(self, d: np.ndarray, found: Cumulants) -> Judged:
-        """dᵀT by its density; as it was found where d is zero, or the precisions are well known.
+    def judged(self, d: np.ndarray, asked: Asked) -> Judged:
+        """dᵀT by its density; by the second order where d is zero, or the precisions are well known.
 
         Of a matrix of precisions the line is one of many: its density judges, and answers nothing.
         """
@@ -146,8 +160,10 @@ class AlongLines:
         known = max((float(np.sqrt(Sigma[at, at])) for at in logs), default=0.0)
         of_logs = np.count_nonzero(d[logs]) == np.count_nonzero(d)
         enough = KNOWN_LOG if of_logs else KNOWN
-        if not logs or (known <= enough and abs(found.variance / found.first - 1) <= SLIGHT):
-            return Judged(found.shift, found.variance, (np.nan, np.nan))
+        if not logs or known <= enough:
+            found = asked.cumulants
+            if not logs or abs(found.variance / found.first - 1) <= SLIGHT:
+                return Judged(found.shift, found.variance, (np.nan, np.nan))
         mean, sd, tail = self.moments(d)
         scalar = all(s.stop - s.start == 2 for s in touched)
         log = np.zeros(len(d))
@@ -156,22 +172,25 @@ class AlongLines:
         if scalar and not of_logs:
             own = self.moments(log)[:2]
         if not (sd > 0 and own[1] > 0):
-            return Judged(found.shift, found.variance, (np.inf, np.inf))
+            return Judged(asked.cumulants.shift, asked.cumulants.variance, (np.inf, np.inf))
         shift = mean - float(d @ m)
-        width = float(np.sqrt(max(found.variance, 0.0)))
-        off = (found.shift - shift) / sd, width / sd
-        if own != (mean, sd):
+        if scalar and not of_logs:
             off = float(log @ (m + self.shift) - own[0]) / own[1], 1.0
             # with more than one precision not well known the line is one of many, and a long tail a guess
             several = sum(Sigma[s.stop - 1, s.stop - 1] > KNOWN**2 for s in alpha) > 1
-            if several and sd**2 / found.first - 1 > LARGE_CHANGE:
+            if several and sd**2 / asked.first - 1 > LARGE_CHANGE:
                 off = off[0], np.inf
+        else:
+            variance = asked.rough_variance if scalar else asked.cumulants.variance
+            off = float(d @ self.shift - shift) / sd, float(np.sqrt(max(variance, 0.0))) / sd
         if tail > TAIL:
             off = off[0], np.inf
-        return Judged(shift, sd**2, off) if scalar else Judged(found.shift, found.variance, off)
+        if scalar:
+            return Judged(shift, sd**2, off)
+        return Judged(asked.cumulants.shift, asked.cumulants.variance, off)
 
     @in_double
-    def wider(self, c: np.ndarray, found: Cumulants) -> tuple[float, float]:
+    def wider(self, c: np.ndarray, asked: Asked) -> tuple[float, float]:
         """`off` of cᵀb: where a precision that is not well known makes it wider by more than WRONG_RATIO."""
         least = np.inf
         for s in self.response.alpha.slices.values():
@@ -181,7 +200,7 @@ class AlongLines:
             d[s.stop - 1] = 1.0
             if not self.moments(d)[1] > 0:
                 return np.inf, np.inf
-            least = min(least, found.variance / self._line(d).mixed(c))
+            least = min(least, asked.cumulants.variance / self._line(d).mixed(c))
         return (0.0, float(np.sqrt(least))) if least < WRONG_RATIO**-2 else (np.nan, np.nan)
 
     @in_double

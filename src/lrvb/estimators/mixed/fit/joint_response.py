@@ -6,6 +6,7 @@ Cov(β, α) = RΣ̂_α and Cov(β) = Σ̂_β|α + RΣ̂_αRᵀ. See: eq:nuisance
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -25,10 +26,12 @@ from ....posterior.estimate import Estimate, estimate_of
 from ....posterior.units import Units, in_units
 from ..design.design import Design
 from ..design.standardised import Standardisation
-from .along_lines import AlongLines, Integrated
+from .along_lines import AlongLines, Integrated, Moments
 from .averaged_covariance import averaged_conditional
 from .precision_model import block_name
-from .tilted_block import TiltedBlock
+from .tilted_block import Asked, TiltedBlock
+
+CLOSE = 1e-7  # of a best Gaussian where differences of a fiftieth of an sd are taken
 
 
 class Gap(Protocol):
@@ -37,8 +40,8 @@ class Gap(Protocol):
     def __call__(self, block: BlockSum, state: BlockState) -> float:
         """At a state of the block."""
 
-    def evidence(self, points: np.ndarray) -> Integrated:
-        """log ∫ of the coefficients, of any rows, at point moments of the precisions (S, a)."""
+    def evidence(self, moments: Moments) -> Callable[[np.ndarray], Integrated]:
+        """log ∫ of the coefficients, of any rows, at points of a line of moments of the precisions."""
 
 
 class JointResponse(NamedTuple):
@@ -110,18 +113,18 @@ def refine_joint(
     sd = np.sqrt(np.diag(response.Sigma))
     warn_large_elsewhere([labels[at] for at in logs], second.shift[logs], sd[logs])
     inward = beta @ standard.T if beta.size else beta
-    found = [second.cumulants(c, d) for c, d in zip(inward, own, strict=True)]
+    each = [Asked(second, c, d) for c, d in zip(inward, own, strict=True)]
     lines = AlongLines(response, gap.evidence, second.shift)
-    judged = [lines.judged(d, each) for d, each in zip(own, found, strict=True)]
+    judged = [lines.judged(d, one) for d, one in zip(own, each, strict=True)]
     shift, variance, off = (np.array(part) for part in zip(*judged, strict=True))
     for at in np.flatnonzero(beta.any(1)):
-        off[at] = lines.wider(inward[at], found[at])
+        off[at] = lines.wider(inward[at], each[at])
     if not (variance > 0).all():
         raise InvalidModel(
             "The second-order variance of a quantity is not positive: the posterior is too far from "
             'the variational one for a correction. Use factorization="blocked".'
         )
-    first = np.array([each.first for each in found])
+    first = np.array([one.first for one in each])
     return Refined(shift, first, variance, response.fit.elbo + second.g, off)
 
 
@@ -129,7 +132,7 @@ def tilted(joint: JointResponse, gap: Gap) -> TiltedBlock:
     """The second order at the optimum; the means of the precisions' statistics are known with it."""
     fit = joint.precisions.fit
     assert isinstance(fit.local_sum, BlockSum)
-    block = fit.local_sum.with_gap(gap)
+    block = fit.local_sum.with_gap(gap).within(CLOSE)
     given = joint.coefficients.with_conditional(block.conditional(fit.point.state))
     response = replace(joint.precisions, fit=replace(fit, local_sum=block))
     return TiltedBlock(response, block, given)
