@@ -26,9 +26,9 @@ FAMILIES = ("poisson", "bernoulli", "binomial")
 ROWS = (200, 1000, 5000, 10_000, 100_000)
 DESIGNS = {
     **{f"{k} levels": ("(1 | g)", (k,)) for k in (10, 30, 50, 100, 200, 1000)},
-    "rows in 20": ("(1 | g) + (1 | row)", (20,)),
-    "rows in 100": ("(1 | g) + (1 | row)", (100,)),
-    "slopes, 50": ("(1 + x | g)", (50,)),
+    **{f"rows in {k}": ("(1 | g) + (1 | row)", (k,)) for k in (5, 20, 30, 100, 300)},
+    **{f"slopes, {k}": ("(1 + x | g)", (k,)) for k in (30, 50, 300)},
+    "slopes || 30": ("(x || g)", (30,)),
     "nested, 10 by 5": ("(1 | g / h)", (10, 5)),
     "crossed, 50 by 10": ("(1 | g) + (1 | h)", (50, 10)),
 }
@@ -121,7 +121,7 @@ def simulate(family: str, rows: int, design: str) -> pd.DataFrame:
     x = rng.normal(size=rows)
     eta = 0.3 + 0.3 * x + 0.6 * rng.normal(size=levels[0])[g]
     data = {"x": x, "g": g, "row": np.arange(rows), "n": np.full(rows, 10)}
-    if "x | g" in formula:
+    if "x |" in formula:
         eta += 0.4 * rng.normal(size=levels[0])[g] * x
     if "row" in formula:
         eta += 0.4 * rng.normal(size=rows)

@@ -54,3 +54,18 @@ def test_every_second_node_of_a_cut_grid_is_one_of_the_whole(monkeypatch):
     whole = inside._sums(theta, half=True)
     assert len(found.grid.o) % 2 == len(found.grid.t) % 2 == 1
     assert_allclose(found.error, whole.error, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("log_sds", [(0.0, -1.0), (2.0, -3.0)])
+def test_heights_of_rates_are_below_their_peaks(log_sds):
+    """Of counts: exp(height − peak), 1 at most and near it at some node between ends that reach a peak."""
+    inside, theta = model("poisson")
+    theta[2:4] = log_sds
+    eta, t = inside.rows.predictor(theta[None, :2])[0], np.linspace(-6, 6, 121)
+    W, peak = inside._weights(theta, eta, t, np.float64)
+    heights = inside._heights(theta, eta, t)
+    assert_allclose(W, np.exp(heights - peak), rtol=1e-9)
+    assert W.max() <= 1 + 1e-9
+    # nodes a twentieth from a peak of curvature up to its total of counts
+    total = inside._within(inside.rows.columns[0])
+    assert (W.max(1) >= np.exp(-np.maximum(total, 1) * 0.05**2)).all()

@@ -10,13 +10,13 @@ from scipy.special import digamma, polygamma
 from lrvb.integrated.importance import Budget
 from lrvb.integrated.inside import Evaluated
 from lrvb.integrated.proposals import SplitT, fit_blocks
-from lrvb.integrated.surrogate import Cubic, Mended, NotSmooth, learn
+from lrvb.integrated.surrogate import NOTHING, Cubic, Known, Mended, NotSmooth, learn
 
 ONES = np.ones(2)
 START = SplitT(np.zeros(2), np.eye(2), ONES, ONES, 7.0)
 
 
-def learnt(log_density, seed=0, mend=False):
+def learnt(log_density, seed=0, mend=False, known=NOTHING):
     def evaluate(x):
         return Evaluated(log_density(x), x, x**2)
 
@@ -29,6 +29,7 @@ def learnt(log_density, seed=0, mend=False):
         Budget(final=4096),
         seed=seed,
         mend=mend,
+        known=known,
     )
 
 
@@ -81,6 +82,43 @@ def test_a_mended_cubic_goes_through_its_points():
     assert np.abs(mended(x) - value)[near].max() < 0.1 * np.abs(cubic(x) - value)[near].max()
     far = np.array([[60.0, 60.0]])
     assert_allclose(mended(far), cubic(far))
+
+
+def test_a_rest_goes_on_along_its_slope():
+    """Beyond the edge: as it falls there, and where it does not fall, as high as it was."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(200, 2))
+    found = Cubic(x, -(x**2).sum(1) / 2, -(x[:, 0] ** 2) / 2)
+    unit = found.root.T * found.edge
+    at, beyond = found(found.mean + unit), found(found.mean + 1.5 * unit)
+    slope = -(found.mean[0] + unit[0, 0]) * unit[0, 0]
+    assert_allclose(beyond[0] - at[0], 0.5 * slope, rtol=1e-3)  # of a difference over a thousandth
+    assert_allclose(beyond[1], at[1], atol=1e-9)
+
+
+def test_a_likelihood_is_learnt_beside_what_is_known():
+    """In coordinates with a long tail, up to an end: moments are those of sums over a grid."""
+
+    def smooth(x):
+        return np.column_stack([1 / np.sqrt(1 + np.exp(4 * x[:, 0])), x[:, 1]])
+
+    def part(x):
+        return -(x**2).sum(1) / 2
+
+    def log_density(x):
+        u, v = smooth(x).T
+        return part(x) + 2 * np.sin(2 * u) * (1 + v / 4) - v**2
+
+    grid = np.linspace(-6, 6, 301)
+    x = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    share = np.exp(log_density(x))
+    share /= share.sum()
+    mean = share @ x
+    found = learnt(log_density, mend=True, known=Known(part, smooth))
+    w = found.weighted
+    assert found.off < 0.03
+    assert_allclose(w.mean(w.x), mean, atol=0.02)
+    assert_allclose(w.sd(w.x), np.sqrt(share @ (x - mean) ** 2), rtol=0.02)
 
 
 def test_a_kink_is_refused():

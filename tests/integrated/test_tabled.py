@@ -10,6 +10,7 @@ from small import crossed, dispersion, intercepts, regression
 from lrvb.integrated import integration
 from lrvb.integrated.direct import longest_steps
 from lrvb.integrated.effort import enough
+from lrvb.integrated.factor_nodes import TOLERANCE
 from lrvb.integrated.few import _some_rows, sds, tabulate
 from lrvb.integrated.integration import NODE_ERROR
 from lrvb.integrated.levels import Levels
@@ -75,6 +76,17 @@ def test_polynomials_are_those_they_go_through(axes):
     t = rng.normal(size=(5, axes))
     values = products(t, list(found)) @ np.concatenate(list(found.values()))
     assert_allclose(values, [change(point)[0] for point in t], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [one, two])
+def test_rows_at_a_tables_nodes_are_rows_at_their_own(make):
+    """Both sums over levels are right to what nodes may be off by, wherever their nodes are."""
+    inside = make("poisson")
+    tabled, points = table(inside)
+    tabled.lend()
+    exact = tabled.rows.exact
+    found = exact.log_density(points, tabled.inside)
+    assert_allclose(found, exact.log_density(points), rtol=0, atol=2 * TOLERANCE)
 
 
 @pytest.mark.parametrize("family", ["poisson", "bernoulli", "binomial", "shaped", "differenced"])

@@ -12,7 +12,7 @@ from .coordinates import FREE, Kind
 from .exponents import Exponential
 from .frame import Frame
 from .groups import gather, repeat
-from .inside import Evaluated, Summed
+from .inside import Evaluated
 from .regression import Regression
 from .row_sums import Directly, RowSums
 from .terms import Term, split_by_size
@@ -179,7 +179,7 @@ class FactorDensity(ABC):
     # ---- the density ------------------------------------------------------------------------
 
     @property
-    def exact(self) -> Summed:
+    def exact(self) -> FactorDensity:
         """The same log density from the rows themselves."""
         return self
 
@@ -218,10 +218,13 @@ class FactorDensity(ABC):
         spread = [term.start(0.5 * self.rows.unit) for term in self.terms]
         return np.concatenate([self.rows.mean, *spread, self.rows.dispersion_start()])
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is so large that double precision ends."""
+    def log_density(self, theta: np.ndarray, like: FactorDensity | None = None) -> np.ndarray:
+        """log p(y, θ) at n points (n, d), (n,); −∞ where an sd is so large that double precision ends.
+
+        From the nodes of sums that are `like` these, if given, so that no modes are looked for.
+        """
         result = np.full(len(theta), -np.inf)
-        for at, sums in self._run(theta, self._possible(self._covered(theta))):
+        for at, sums in self._run(theta, self._possible(self._covered(theta)), like):
             result[at] = sums.value
         return result
 
@@ -240,7 +243,9 @@ class FactorDensity(ABC):
         """Points at which so many rows, or groups, have nodes at a time."""
         return max(1, int(_CELLS / (max(rows, 1) * self.nodes**self.q)))
 
-    def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
+    def _run(
+        self, theta: np.ndarray, points: np.ndarray, like: FactorDensity | None = None
+    ) -> Iterator[tuple[np.ndarray, Sums]]:
         """Sums at points with these indices: modes of many at a time, nodes of fewer.
 
         Of an sd so small that it is as good as none, and of a correlation as good as ±1, the levels' part is
@@ -251,7 +256,7 @@ class FactorDensity(ABC):
         many = n * max(1, int(_ROWS / (n * max(self.N, 1))))
         for start in range(0, len(points), many):
             together = points[start : start + many]
-            ends = self._ends(regular[together])
+            ends = (like or self)._ends(regular[together])
             priors = Priors(*self._precision(regular[together]), self._log_prior(theta[together]))
             for first in range(0, len(together), n):
                 some = slice(first, first + n)

@@ -60,7 +60,7 @@ class Inner:
         result = np.full(Z.shape, -np.inf)
         for i, point in self._there():
             for block in self._blocks(point, Z):
-                F = point.W[block.rows] @ _density(point, Z[i, block.groups])[0]
+                F = _of_block(point.W, block) @ _density(point, Z[i, block.groups])[0]
                 logs = np.where(block.there[..., None], np.log(np.maximum(F, _TINY)), 0.0)
                 result[i, block.groups] = logs.sum(1)
             result[i] += point.peak[:, None]
@@ -117,9 +117,17 @@ def _moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """∫ e^k Π p(y | o + e) N(e) de at outer effects o (groups, Q), (groups, size, Q), for k = 0, 1, 2."""
     K, e = _density(point, o)
-    found = point.W[block.rows] @ np.concatenate([K, K * e, K * e**2], axis=2)
+    found = _of_block(point.W, block) @ np.concatenate([K, K * e, K * e**2], axis=2)
     Q = o.shape[1]
     return np.maximum(found[..., :Q], _TINY), found[..., Q : 2 * Q], found[..., 2 * Q :]
+
+
+def _of_block(W: np.ndarray, block: Block) -> np.ndarray:
+    """The rows of W (M, Q) that are a block's, (groups, size, Q): one group's are a run, and not copied."""
+    if len(block.rows) > 1:
+        return W[block.rows]
+    first = block.rows[0, 0]
+    return W[None, first : first + block.rows.shape[1]]
 
 
 def _density(point: _Point, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -34,6 +34,7 @@ _LARGEST = 200.0  # |η| for which exponentials are far from overflow
 _ROOM = 600.0  # the largest logarithm of a product
 _CELLS = 2**16  # rows × nodes at a time: what fits a processor's cache
 _EXTREME = 8.0  # |log sd| up to which grids are made
+_TINY = np.finfo(float).tiny
 
 
 class Sums(NamedTuple):
@@ -294,29 +295,51 @@ class NestedSums:
                 np.exp(W, out=W)
             W += 1
             return np.reciprocal(W, out=W), np.zeros((len(eta), 1))
-        L = self._heights(theta, eta, t)
-        peak = L.max(1, keepdims=True)
-        L -= peak
+        if self._are_rates(eta, t):
+            L, peak = self._below_peaks(eta, t)
+        else:
+            L = self._heights(theta, eta, t)
+            peak = L.max(1, keepdims=True)
+            L -= peak
         if dtype is np.float32:
             L = L.astype(dtype)
         return np.exp(L, out=L), peak
 
     def _heights(self, theta: np.ndarray, eta: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Σ log p over the rows of inner levels at nodes t, (M, Q)."""
+        if self._are_rates(eta, t):
+            return self._of_rates(eta) @ np.array([t, np.exp(t), np.ones(len(t))])
         rows, w = self.rows, self.rows.weights
         y = rows.columns[0] if w is None else w * rows.columns[0]
-        far = float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
-        if rows.likelihood.exponential == "rate" and far < _LARGEST:
-            # Σ yη + t Σ y − e^t Σ e^η
-            rate = np.exp(eta) if w is None else w * np.exp(eta)
-            of_rows = self._within(np.column_stack([y, -rate, y * eta]))
-            return of_rows @ np.array([t, np.exp(t), np.ones(len(t))])
+        far = _farthest(eta, t)
         if rows.likelihood.exponential == "odds" and far < _ROOM:
             of_rows = self._within(np.column_stack([y, y * eta]))
             return of_rows @ np.array([t, np.ones(len(t))]) - self._log_odds(eta, t, far)
         columns = tuple(column[:, None] for column in rows.columns)
         phi = lifted(rows.phi(theta[None, self.p + 2 :]), 1)
         return self._within(rows.likelihood.log_p(columns, eta[:, None] + t, phi))
+
+    def _are_rates(self, eta: np.ndarray, t: np.ndarray) -> bool:
+        """Whether rows' log p is yη − e^η, and no exponential is near overflow."""
+        rates = self.rows.likelihood.exponential == "rate"
+        return rates and _farthest(eta, t) < _LARGEST
+
+    def _of_rates(self, eta: np.ndarray) -> np.ndarray:
+        """Factors of t, e^t and 1 in Σ yη + t Σ y − e^t Σ e^η, (M, 3)."""
+        w = self.rows.weights
+        y, rate = self.rows.columns[0], np.exp(eta)
+        if w is not None:
+            y, rate = w * y, w * rate
+        return self._within(np.column_stack([y, -rate, y * eta]))
+
+    def _below_peaks(self, eta: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Heights of rates less their peaks between the ends of t, in closed form, and these (M, 1)."""
+        factors = self._of_rates(eta)
+        top = np.log(np.maximum(factors[:, 0], _TINY) / np.maximum(-factors[:, 1], _TINY))
+        top = np.clip(top, t.min(), t.max())
+        peak = factors[:, 0] * top + factors[:, 1] * np.exp(top) + factors[:, 2]
+        factors[:, 2] -= peak
+        return factors @ np.array([t, np.exp(t), np.ones(len(t))]), peak[:, None]
 
     def _log_odds(self, eta: np.ndarray, t: np.ndarray, far: float) -> np.ndarray:
         """Σ trials log(1 + e^η e^t) over the rows of inner levels, (M, Q), with |η + t| ≤ far.
@@ -330,7 +353,7 @@ class NestedSums:
         first = np.flatnonzero((np.arange(len(eta)) - self.starts[self.of]) % together == 0)
         logs, ends = np.empty((len(first), len(t))), np.append(first, len(eta))
         of_rows, of_nodes = np.exp(eta), np.exp(t)
-        many = max(1, _CELLS // (len(t) * together))
+        many = max(1, _CELLS * len(first) // (len(t) * len(eta)))
         for begin in range(0, len(first), many):
             some = slice(begin, min(begin + many, len(first)))
             here = slice(ends[some.start], ends[some.stop])
@@ -390,6 +413,11 @@ class NestedSums:
             part = theta[:, p + j : p + j + 1]
             total = total + term.log_prior(part, term.spread(part))
         return total + self.rows.log_prior_dispersion(theta[:, p + 2 :])
+
+
+def _farthest(eta: np.ndarray, t: np.ndarray) -> float:
+    """The largest |η + t| there may be."""
+    return float(np.abs(eta).max(initial=0.0) + np.abs(t).max())
 
 
 def largest(informations: Sequence[tuple[float, float]]) -> tuple[float, float]:

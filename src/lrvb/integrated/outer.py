@@ -13,7 +13,7 @@ import numpy as np
 from .coordinates import FREE, LOG, Kind
 from .factor_nodes import TOLERANCE
 from .inner import InnerSums
-from .inside import Evaluated, Summed
+from .inside import Evaluated
 from .levels import Levels, first_nodes
 from .nested import Nested
 from .nested_sums import STEPS
@@ -48,7 +48,7 @@ class Outer(Levels):
         return FREE * self.p + 2 * LOG + self.rows.likelihood.kinds
 
     @property
-    def exact(self) -> Summed:
+    def exact(self) -> Outer:
         """The same from the rows, with inner nodes twice as dense."""
         finer, nested = copy(self), copy(self.nested)
         nested.step = self.nested.step / 2

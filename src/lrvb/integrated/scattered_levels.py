@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from .factor_density import Ends, Sums
+from .factor_density import Ends, FactorDensity, Sums
 from .frame import Frame
 from .groups import Groups
 from .inside import Lines
@@ -105,7 +105,9 @@ class ScatteredLevels(Levels):
             sums = zip(*(part.sums for part in self._portions), strict=True)
             fixed.yX, fixed.yR, fixed.y_offset = (np.concatenate(p)[self.order] for p in sums)
 
-    def _run(self, theta: np.ndarray, points: np.ndarray) -> Iterator[tuple[np.ndarray, Sums]]:
+    def _run(
+        self, theta: np.ndarray, points: np.ndarray, like: FactorDensity | None = None
+    ) -> Iterator[tuple[np.ndarray, Sums]]:
         """Sums at points; parts are asked for totals at many of them together, however few fit a cache."""
         regular, many = self._regular(theta), max(1, _TOGETHER // self.G)
         try:
@@ -116,7 +118,7 @@ class ScatteredLevels(Levels):
                     totals = self._log_totals(regular[lot])
                     keys = [point.tobytes() for point in regular[lot]]
                     self._ahead = dict(zip(keys, totals, strict=True))
-                yield from super()._run(theta, lot)
+                yield from super()._run(theta, lot, like)
         finally:
             self._ahead = {}
 

@@ -271,10 +271,13 @@ class Starred:
         return self.rows._log_prior(self.stated(starred)) + self._log_volume(starred)
 
     def smooth(self, starred: np.ndarray, x: np.ndarray, mode: np.ndarray) -> np.ndarray:
-        """Coordinates (n, d) in which the likelihood is smooth: x, but log(1 + sd²) of outer, and τ."""
+        """Coordinates (n, d) in which the likelihood is smooth: x, but log(1 + sd²) of outer, and 1/κ.
+
+        1/κ² would do as well, but has a long tail.
+        """
         p, found = self.p, x.copy()
         found[:, p] = np.logaddexp(0.0, 2 * (starred[:, p] - mode[p]))
-        found[:, p + 1] = 1 - _kappa(starred[:, p + 1]) ** -2.0
+        found[:, p + 1] = 1 / _kappa(starred[:, p + 1])
         return found
 
     def _log_volume(self, starred: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from .proposals import Proposal, Target
 OFF = 0.03  # root mean square of what the cubic is off by: no mean is moved by more of its sd
 K_HAT = 0.7  # of the weights, from which on few draws stand for all
 CHECKED = 64  # draws from the posterior at which it is measured
+_LONELY = 32  # more draws, the farthest from all points, at which a likelihood is computed
 _LOOK = 1024  # draws of what may not do yet
 _POINTS = 2.5  # points of the first fit for each of its coefficients
 _ROUNDS, _MENDED = 4, 8  # fits, and those where what they are off by is learnt too
@@ -35,6 +36,7 @@ _NUGGET = 1e-5  # variance of its noise, relative to its own, where the density 
 _MANY = 4  # points for each coefficient, with which degree four is fitted
 _EDGES = 5.0, 4.0, 3.2  # √d sds from the middle beyond which the cubic goes on as a normal density
 _NEARER = 2.5, 2.0, 1.6  # where it is a likelihood, which may rise where no points are
+_INWARDS = 1e-3  # of the way to an edge, over which the slope there is measured
 _DIRECTIONS = 256  # in which it must fall
 _RISE = 0.5  # above all points, that a likelihood may be said to have far from them
 _FLOOR = 1e-3  # least weight of a point in the fit
@@ -70,7 +72,8 @@ class Cubic:
     """All monomials of degree three and less in standardised coordinates, by weighted least squares.
 
     With `rest` (n,) that is fitted in place of the value (n,), which says how much each point matters, and
-    of degree four where points are many.
+    of degree four where points are many. Beyond the edge it goes on as a normal density does; a rest, some of
+    whose coordinates have ends up to which it need not fall, along the slope that it has there.
     """
 
     def __init__(self, x: np.ndarray, value: np.ndarray, rest: np.ndarray | None = None):
@@ -101,8 +104,14 @@ class Cubic:
         e = self.standard(x)
         radius = np.sqrt((e**2).sum(1))
         inner = e * np.minimum(1.0, self.edge / np.maximum(radius, 1e-300))[:, None]
-        beyond = np.maximum(radius**2 - self.edge**2, 0.0) / 2
-        return self.top + self._features(inner) @ self.coefficients - beyond
+        value = self.top + self._features(inner) @ self.coefficients
+        if self.whole:
+            return value - np.maximum(radius**2 - self.edge**2, 0.0) / 2
+        far = np.flatnonzero(radius > self.edge)
+        within = self.top + self._features((1 - _INWARDS) * inner[far]) @ self.coefficients
+        slope = np.minimum((value[far] - within) / (_INWARDS * self.edge), 0.0)
+        value[far] += slope * (radius[far] - self.edge)
+        return value
 
     def falls(self) -> bool:
         """Whether it falls up to an edge that is far enough."""
@@ -152,7 +161,7 @@ class Mended:
         self, base: Cubic, x: np.ndarray, value: np.ndarray, rest: np.ndarray | None = None
     ):
         e = base.standard(x)
-        within = (e**2).sum(1) <= base.edge**2
+        within = (e**2).sum(1) <= (base.edge**2 if base.whole else np.inf)
         self.base, self.e, value = base, e[within], value[within]
         rest = (value if rest is None else rest[within]) - base(x[within])
         weight = np.exp(value - value.max()) + _FLOOR
@@ -182,6 +191,13 @@ def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T, 0.0)
 
 
+def _lonely(x: np.ndarray, weighted: Weighted, cubic: Cubic, known: Known, seed: int) -> np.ndarray:
+    """Draws of the posterior that are farthest from all points x (n, d), in standardised coordinates."""
+    drawn = np.unique(weighted.x[resampled(weighted.weights, _LOOK, seed)], axis=0)
+    e, known_e = (cubic.standard(known.smooth(part)) for part in (drawn, x))
+    return drawn[np.argsort(-_squares(e, known_e).min(1))[:_LONELY]]
+
+
 def points_needed(d: int) -> int:
     """Points at which d coordinates' cubic is learnt, without the checks."""
     return int(np.ceil(_POINTS * comb(d + 3, 3)))
@@ -204,7 +220,8 @@ def learn(
     """Draws of exp(target)/Z; `NotSmooth` if no cubic will do. `evaluate` has moments beside its values.
 
     With `mend` what two cubics are off by is learnt too, and all draws are made where few were of the
-    density; so it is told twice what is off. A cubic is of what is not `known`.
+    density; so it is told twice what is off. A cubic is of what is not `known`, and is taught at draws that
+    are far from all others too, as its coordinates may have long tails.
     """
     m, off = points_needed(d), np.inf
     x = start.draw(m, seed)
@@ -218,17 +235,18 @@ def learn(
         rests = value[finite] - known.part(here) if known is not NOTHING else None
         points = known.smooth(here), value[finite], rests
         cubic = Cubic(*points)
-        if not cubic.falls() or (mend and round_ > _PLAIN and off > _HOPELESS):
+        if not cubic.falls() and known is NOTHING:
             break
-        rest: Target = Mended(cubic, *points) if mend and round_ >= _PLAIN else cubic
-        fitted = _with(known, rest)
         whole = not mend or off < OFF  # as soon as few draws have been of the density
-        of, more = (budget, wanting) if whole else (look, None)
-        weighted = integrate(fitted, start, refit, of, seed, None, more, again)
-        weighted = calibrated(weighted) if mend else weighted
-        at = resampled(weighted.weights, CHECKED, seed + round_)
-        if known is not NOTHING and weighted.ess < CHECKED:  # a polynomial that went astray
-            others = start.draw(CHECKED, seed + round_ + 1)
+        if cubic.falls():
+            rest: Target = Mended(cubic, *points) if mend and round_ >= _PLAIN else cubic
+            fitted = _with(known, rest)
+            of, more = (budget, wanting) if whole else (look, None)
+            weighted = integrate(fitted, start, refit, of, seed, None, more, again)
+            weighted = calibrated(weighted) if mend else weighted
+            at = resampled(weighted.weights, CHECKED, seed + round_)
+        if not cubic.falls() or (known is not NOTHING and weighted.ess < CHECKED):
+            others = start.draw(CHECKED, seed + round_ + 1)  # a polynomial that went astray
             x, value = np.concatenate([x, others]), np.concatenate([value, target(others)])
             continue
         checked = evaluate(weighted.x[at]) if whole else None
@@ -240,6 +258,11 @@ def learn(
         off = float(np.sqrt(np.mean(difference**2))) if np.isfinite(difference).all() else np.inf
         if checked is not None and off < OFF and weighted.k_hat < K_HAT:
             return Learnt(weighted, off, at, checked)
+        if mend and round_ >= _PLAIN and off > _HOPELESS:
+            break
+        if known is not NOTHING:
+            lone = _lonely(x, weighted, cubic, known, seed + round_)
+            x, value = np.concatenate([x, lone]), np.concatenate([value, target(lone)])
     raise NotSmooth(
         f"A cubic through {len(x)} points of the log density is off by {off:.2g} over the posterior, more "
         f"than the {OFF} that would do.",

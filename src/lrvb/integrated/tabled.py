@@ -197,6 +197,8 @@ class Tabled:
 
         Polynomials go astray far out, so draws are ranked by their distance from the center, the outermost
         first: the rows are asked at ranks in a geometric series, and each stands for those up to the next.
+        They are asked at the table's nodes: integrands are log-concave, so that rows which say what the
+        table does up to the ends have as little beyond them.
         """
         table = self.inside.table
         assert table is not None
@@ -204,7 +206,7 @@ class Tabled:
         ranks = np.unique(np.geomspace(1, len(order) + 1, _ASKED + 1).astype(int)) - 1
         at = theta[order[ranks[:-1]]]
         self.lend()
-        square = (self.log_density(at) - self.rows.exact.log_density(at)) ** 2
+        square = (self.log_density(at) - self.rows.exact.log_density(at, self.inside)) ** 2
         return float(np.sqrt(np.diff(ranks) @ square / len(order)))
 
     def lend(self) -> None:
