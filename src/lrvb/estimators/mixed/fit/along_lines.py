@@ -90,13 +90,12 @@ class Line:
 
     def shares(self) -> np.ndarray:
         """Of the density, at GRID; NaN where it rises at an end."""
-        inner, log_p = np.clip(GRID, self.x[0], self.x[-1]), self.prior.copy()
+        inner = np.clip(GRID, self.x[0], self.x[-1])
         values, slopes, gaps = self.given[:3]
-        for part in (
-            interpolate.CubicHermiteSpline(self.x, values, slopes),
-            interpolate.CubicSpline(self.x, gaps),
-        ):
-            log_p += part(inner) + part(inner, 1) * (GRID - inner)
+        # a spline through the gaps is the cubic of its own slopes
+        slopes = slopes + interpolate.CubicSpline(self.x, gaps)(self.x, 1)
+        log_p = interpolate.CubicHermiteSpline(self.x, values + gaps, slopes)(inner)
+        log_p += self.prior + np.where(inner > GRID, slopes[0], slopes[-1]) * (GRID - inner)
         if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
             return np.full(len(GRID), np.nan)
         p = np.exp(log_p - log_p.max())
