@@ -136,8 +136,8 @@ def in_curvatures(groups: int, rows: int, family: str, factorization: str) -> No
         lines.moments(d)
         return lines
 
-    points = len(density()._lines[0].x)
-    one, near, means, effect, precision, judged, alone = alternately(
+    line = density()._lines[0]
+    one, near, means, effect, precision, judged, alone, evidence = alternately(
         lambda: objective.at(response.eta),
         lambda: objective.at(response.eta * 1.001, state=response.fit.point.state),
         lambda: tilted(joint, gap),
@@ -145,12 +145,14 @@ def in_curvatures(groups: int, rows: int, family: str, factorization: str) -> No
         lambda: second.cumulants(none, d),
         lambda: (density(), second.rough_variance(d)),
         density,
+        lambda: line._evidence(line.x),
         times=9 if rows < SIZES[-1] else 3,
     )
     print(
         f"{groups} {rows} {family} {factorization}: {one * 1e3:.1f} ms; begun near by {near / one:.2f}, "
         f"means {means / one:.1f}, a fixed effect {effect / one:.1f}, a log precision {precision / one:.1f}, "
-        f"by its density {judged / one:.1f}, of that the density {alone / one:.1f} ({points} points)",
+        f"by its density {judged / one:.1f}, of that the density {alone / one:.1f}, of which its "
+        f"{len(line.x)} integrals {evidence / one:.1f}",
         flush=True,
     )
 

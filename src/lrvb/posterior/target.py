@@ -127,13 +127,17 @@ class Target:
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Values (n,); −∞ where a statistic leaves the range of doubles."""
+        return self.with_statistics(u)[1]
+
+    def with_statistics(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """T (n, a), the means where they leave the range of doubles, and values (n,)."""
         begun = time.monotonic()
         T, inside = self._inside(u)
         self._count(len(u))
         value = self.density.at(T).value + self._log_measure(u)
         self.pace = min(self.pace, (time.monotonic() - begun) / max(len(u), 1))
         self._require_numbers(value, inside, u)
-        return np.where(inside, value, -np.inf)
+        return T, np.where(inside, value, -np.inf)
 
     def with_gradient(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values (n,) and gradients (n, k): ∂/∂m by differentiation, ∂T/∂u by differences."""

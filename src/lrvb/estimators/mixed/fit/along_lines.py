@@ -52,7 +52,7 @@ TAIL = 0.15  # share of a variance beyond FAR, or where no point is, from which 
 # sd of a log precision up to which no density is asked of a precision, nor of its logarithm, and the
 # relative change of a variance
 KNOWN, KNOWN_LOG, SLIGHT = 0.2, 0.45, 0.2
-GRID = np.linspace(-20.0, 20.0, 2001)
+GRID = np.linspace(-20.0, 20.0, 801)  # twenty points an sd: a sum over them has next to no error
 
 
 class Judged(NamedTuple):
@@ -76,7 +76,7 @@ class Line:
         self._evidence = evidence(lambda x: priors.statistics(start + x[:, None] * a))
         u = start + GRID[:, None] * a
         with np.errstate(over="ignore", invalid="ignore"):
-            self.T, self.prior = priors.statistics(u), priors(u)
+            self.T, self.prior = priors.with_statistics(u)
         given = self._evidence(POINTS)
         log_p = self._log_p(POINTS, given)
         kept = np.ones(len(POINTS), dtype=bool)
@@ -90,13 +90,12 @@ class Line:
 
     def shares(self) -> np.ndarray:
         """Of the density, at GRID; NaN where it rises at an end."""
-        inner, log_p = np.clip(GRID, self.x[0], self.x[-1]), self.prior.copy()
+        inner = np.clip(GRID, self.x[0], self.x[-1])
         values, slopes, gaps = self.given[:3]
-        for part in (
-            interpolate.CubicHermiteSpline(self.x, values, slopes),
-            interpolate.CubicSpline(self.x, gaps),
-        ):
-            log_p += part(inner) + part(inner, 1) * (GRID - inner)
+        # a spline through the gaps is the cubic of its own slopes
+        slopes = slopes + interpolate.CubicSpline(self.x, gaps)(self.x, 1)
+        log_p = interpolate.CubicHermiteSpline(self.x, values + gaps, slopes)(inner)
+        log_p += self.prior + np.where(inner > GRID, slopes[0], slopes[-1]) * (GRID - inner)
         if not self.x[0] <= GRID[np.argmax(log_p)] <= self.x[-1]:
             return np.full(len(GRID), np.nan)
         p = np.exp(log_p - log_p.max())
