@@ -38,8 +38,9 @@ class Totals(Protocol):
 class Portion(NamedTuple):
     """Of one part: its rows, the constant of their density; levels that it has, and groups of these.
 
-    counts (G,) are levels of each group, sizes (G,) its rows. X (2, p) is what columns are between. sums
-    are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a log scale.
+    counts (G,) are levels of each group, sizes (G,) its rows. X (2, p) is what columns are between; whether
+    every R is 1, `intercept` says. sums are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a
+    log scale.
     """
 
     rows: int
@@ -49,6 +50,7 @@ class Portion(NamedTuple):
     counts: np.ndarray
     sizes: np.ndarray
     X: np.ndarray
+    intercept: bool
     sums: tuple[np.ndarray, ...]
 
 
@@ -90,7 +92,8 @@ class ScatteredLevels(Levels):
         self.in_all = sum(part.rows for part in there)
         super().__init__(
             replace(rows, columns=columns, X=X, offset=np.zeros(G)),
-            replace(term, codes=codes, R=np.ones((G, 1))),
+            # R, which nobody asks beyond whether all are 1
+            replace(term, codes=codes, R=np.full((G, 1), 2.0 - all(p.intercept for p in there))),
             merge=False,
             nodes=nodes or first_nodes(rows.likelihood, self.in_all),
         )
@@ -166,7 +169,8 @@ class ScatteredLevels(Levels):
         """Whether the rows of a group matter through the total of their rates."""
         if self.table is not None:
             return isinstance(self.table, Totals)
-        return self._exponential is not None and self._exponential.additive
+        fixed = self._exponential
+        return fixed is not None and fixed.additive and fixed.intercept
 
     def _log_totals(self, theta: np.ndarray) -> np.ndarray:
         """The logarithm of every group's total at n points, (n, G)."""
@@ -280,6 +284,7 @@ def _portion(_: int, part: Levels | None) -> Portion | None:
         groups.counts,
         groups.sizes,
         np.array([X.min(0), X.max(0)]),
+        bool(np.all(part.R == 1)),
         sums,
     )
 

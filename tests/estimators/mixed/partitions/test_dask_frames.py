@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.bridges.dask import memory_left
 from lrvb.estimators.mixed.partitions import survey
+from lrvb.integrated.block.model import Block
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered import Scattered
 from lrvb.integrated.scattered_levels import ScatteredLevels
@@ -251,6 +252,21 @@ def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
     monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
     with pytest.warns(lrvb.RowsGathered, match="1,500 rows"):
         lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(frame(counts(n=1500)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_where_there_is_no_room_for_them_a_block_stands_for_sums(monkeypatch):
+    """An answer whose error is stated, in place of none."""
+    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
+    data = counts(n=1500)
+    model = lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(frame(data))
+    assert isinstance(model._integrated.statement.inside, Block)
+    assert "no room for their rows together" in repr(model.certificate_)
+    there, here = model.summary(), lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(data).summary()
+    assert_allclose((there["mean"] - here["mean"]) / here.sd, 0, atol=0.05)
+    assert_allclose(there.sd, here.sd, rtol=0.05)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -76,10 +76,14 @@ def integrate_model(
     standard: Standardisation,
     progress: Progress | None = None,
     seed: int = 0,
+    instead: str = "",
 ) -> IntegratedFit:
-    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
+    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it.
+
+    `instead` tells why a Gaussian block stands for exact sums.
+    """
     keep_freed()
-    statement = state(design, priors, standard)
+    statement = state(design, priors, standard, instead)
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:

@@ -29,12 +29,8 @@ class Layout(NamedTuple):
     kept: int
 
 
-def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
-    """The layout of terms whose sums stay where those are; None of others. See: choose.
-
-    codes() are all parts', (F, n). Few crossed levels of several modes, or with a slope alone, have sums that
-    ask for all rows.
-    """
+def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout:
+    """The layout of terms whose sums stay where rows are; codes() are all parts', (F, n). See: choose."""
     terms = design.terms
     every = tuple(range(len(terms)))
     levels = [len(design.factors[term.factor].levels) for term in terms]
@@ -55,7 +51,7 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
         return Layout("nested", order, first)
     if min(levels) > MOST_DRAWN:
         return block
-    return Layout("crossed", order, second) if ones and design.family.concave else None
+    return Layout("crossed", order, second)
 
 
 def _between(design: Design, codes: DaskPartitions) -> set[tuple[int, int]]:

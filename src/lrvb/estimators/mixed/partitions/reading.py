@@ -14,7 +14,6 @@ import pandas as pd
 from ....bridges.dask import DaskPartitions, frame_parts, memory_left, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
-from ....integrated.crossed import MOST_DRAWN
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
 from ....likelihoods.totals import join
@@ -28,7 +27,7 @@ from ..design.terms import refuse_same_groups
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
-from .design import Elsewhere, PartitionedDesign
+from .design import Elsewhere, NoRoom, PartitionedDesign
 from .nesting import layout_of
 from .values import ValuesInParts
 
@@ -39,9 +38,8 @@ ROW, CELL = (
 )  # bytes that a fit of so many takes at most: a row, and each of its columns
 FEW = APART  # rows that are, where sums of levels would do
 STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other, but where levels of "
-    f"several modes, or with a slope alone, are crossed with up to {MOST_DRAWN} others "
-    "(factorization='blocked')"
+    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other, with "
+    "factorization='blocked'"
 )
 
 
@@ -92,7 +90,7 @@ def _gather(
         free = memory_left()
         if needed > free:
             has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
-            raise InvalidModel(
+            raise NoRoom(
                 f"This model needs all {found.rows:,} rows together, and their fit up to "
                 f"{needed / 1e9:.1f} GB of memory here, where {has}. In Dask's partitions {STAYING}. Fit a "
                 "sample of the levels, or call .compute() if you know that the rows fit into memory.",
@@ -135,8 +133,6 @@ def _scattered(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
     layout = layout_of(small, codes)
-    if layout is None:
-        return None
     by = small.coders[small.terms[layout.kept].factor]
     look = functools.partial(rows.read_part, _bare(small), named)
     with rows.in_partitions(parts, look):
