@@ -38,9 +38,9 @@ class Totals(Protocol):
 class Portion(NamedTuple):
     """Of one part: its rows, the constant of their density; levels that it has, and groups of these.
 
-    counts (G,) are levels of each group, sizes (G,) its rows. X (2, p) is what columns are between; whether
-    every R is 1, `intercept` says. sums are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a
-    log scale.
+    counts (G,) are levels of each group, sizes (G,) its rows, reach (G,) its largest |R|. X (2, p) is what
+    columns are between; whether every R is 1, `intercept` says. sums are Σ yX, Σ yR and Σ y·offset of the
+    groups, where rates are on a log scale.
     """
 
     rows: int
@@ -49,6 +49,7 @@ class Portion(NamedTuple):
     group: np.ndarray
     counts: np.ndarray
     sizes: np.ndarray
+    reach: np.ndarray
     X: np.ndarray
     intercept: bool
     sums: tuple[np.ndarray, ...]
@@ -92,8 +93,7 @@ class ScatteredLevels(Levels):
         self.in_all = sum(part.rows for part in there)
         super().__init__(
             replace(rows, columns=columns, X=X, offset=np.zeros(G)),
-            # R, which nobody asks beyond whether all are 1
-            replace(term, codes=codes, R=np.full((G, 1), 2.0 - all(p.intercept for p in there))),
+            replace(term, codes=codes, R=np.ones((G, 1))),
             merge=False,
             nodes=nodes or first_nodes(rows.likelihood, self.in_all),
         )
@@ -104,7 +104,11 @@ class ScatteredLevels(Levels):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         super()._arrange(rows, R)
         self.N, fixed = self.in_all, self._exponential
-        if fixed is not None and fixed.additive:
+        self.R = np.concatenate([part.reach for part in self._portions])[self.order, None]
+        if fixed is None:
+            return
+        fixed.intercept = all(part.intercept for part in self._portions)
+        if fixed.additive:
             sums = zip(*(part.sums for part in self._portions), strict=True)
             fixed.yX, fixed.yR, fixed.y_offset = (np.concatenate(p)[self.order] for p in sums)
 
@@ -283,6 +287,7 @@ def _portion(_: int, part: Levels | None) -> Portion | None:
         groups.group[levels],
         groups.counts,
         groups.sizes,
+        part._reach,
         np.array([X.min(0), X.max(0)]),
         bool(np.all(part.R == 1)),
         sums,

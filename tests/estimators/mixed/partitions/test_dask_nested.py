@@ -21,6 +21,7 @@ from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered_crossed import ScatteredCrossed
 from lrvb.integrated.scattered_nested import ScatteredNested
 
+pytestmark = pytest.mark.filterwarnings("error::lrvb.RowsGathered")
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
 
 

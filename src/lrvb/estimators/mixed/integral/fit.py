@@ -89,15 +89,18 @@ def integrate_model(
     except (TooMuchWork, NoMode) as error:
         sums = statement.inside
         done = isinstance(sums, Normal | Block)
-        if isinstance(design, ScatteredDesign) and (done or isinstance(sums, Scattered)):
+        apart = isinstance(design, ScatteredDesign)
+        if apart and (done or (isinstance(sums, Scattered) and sums.moving is None)):
             raise NotSmooth(str(error)) from error
         if isinstance(sums, Normal | Block):
             raise
         block = state(design, priors, standard, _clause(error))
         try:
             statement, integral = _integrated(block, seed, progress)
-        except NoMode:  # of rows with several modes a Gaussian may have none
-            if isinstance(design, ScatteredDesign) or not isinstance(error, TooMuchWork):
+        except NoMode as none:  # of rows with several modes a Gaussian may have none
+            if apart:
+                raise NotSmooth(str(none)) from none
+            if not isinstance(error, TooMuchWork):
                 raise
             integral = integrate_path(sums, None, seed, progress, last=True)
     inside = statement.inside

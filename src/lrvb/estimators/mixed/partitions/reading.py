@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,15 +32,21 @@ from .nesting import layout_of
 from .values import ValuesInParts
 
 GATHERED = 1_000_000  # rows that are brought together without asking what memory is free
-ROW, CELL = (
-    4000.0,
-    200.0,
-)  # bytes that a fit of so many takes at most: a row, and each of its columns
+ROW, CELL = 4000.0, 200.0  # bytes that a fit takes at most: of a row, and of each of its columns
 FEW = APART  # rows that are, where sums of levels would do
-STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other, with "
-    "factorization='blocked'"
-)
+STAYING = f"rows of a gaussian response stay, and of more than {FEW:,} those of any other"
+
+
+class Need(NamedTuple):
+    """What needs all rows together, and how they would stay."""
+
+    what: str
+    stay: str = ""
+
+
+AS_FEW = Need("This model", f"In partitions {STAYING}.")
+UNBLOCKED = Need("A variational fit", f"With factorization='blocked' {STAYING}.")
+TOO_LITTLE = Need("A posterior of which sums in partitions tell too little")
 
 
 def build_partitioned(
@@ -66,13 +72,25 @@ def build_partitioned(
         gather = functools.partial(
             _gather, read.text, parts, found, width, family, missing, functions
         )
-        design = None
-        if blocked and not family.quadratic and found.rows > FEW:
-            design = _scattered(read, data, parts, named, found, units, family, functions, gather)
-        return gather() if design is None else design
+        if not blocked:
+            return gather(UNBLOCKED)
+        if found.rows <= FEW:
+            return gather(AS_FEW)
+        if learns := survey.learning(read):
+            return gather(_learning(learns))
+        here = functools.partial(gather, TOO_LITTLE)
+        return _scattered(read, data, parts, named, found, units, family, functions, here)
     survey.refuse_learning(read)
     small = _small(read, parts, named, found, units, family, functions)
     return _from_sums(small, named, parts, found.dropped)
+
+
+def _learning(name: str) -> Need:
+    """Of a transform that learns something from all rows."""
+    return Need(
+        f"The formula's '{name}(…)', which looks at all rows before it gives a value,",
+        f"Make a column of it first, as in ddf.assign(z=…): then {STAYING}.",
+    )
 
 
 def _gather(
@@ -83,6 +101,7 @@ def _gather(
     family: Likelihood,
     missing: str,
     functions: Mapping[str, Callable[..., Any]] | None,
+    need: Need,
 ) -> Design:
     """The rows, of so many columns, brought together, with a warning, while memory has room for their fit."""
     needed, size = found.rows * (ROW + CELL * width), ""
@@ -91,25 +110,19 @@ def _gather(
         if needed > free:
             has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
             raise NoRoom(
-                f"This model needs all {found.rows:,} rows together, and their fit up to "
-                f"{needed / 1e9:.1f} GB of memory here, where {has}. In Dask's partitions {STAYING}. Fit a "
-                "sample of the levels, or call .compute() if you know that the rows fit into memory.",
+                f"{need.what} needs all {found.rows:,} rows together, and their fit up to "
+                f"{needed / 1e9:.1f} GB of memory here, where {has}. {need.stay}".rstrip()
+                + " Fit a sample of the levels, or call .compute() if you know that the rows fit into "
+                "memory.",
                 rows=found.rows,
             )
         size = f" (up to {needed / 1e9:.1f} of {free / 1e9:.1f} GB of memory that are free)"
-    few = found.rows <= FEW and not family.quadratic
-    why = (
-        f"{found.rows:,} rows, which are few,"
-        if few
-        else f"This model needs all {found.rows:,} rows together, so they"
-    )
-    warnings.warn(
-        RowsGathered(
-            f"{why} were brought here from Dask's partitions{size}, where {STAYING}.",
-            rows=found.rows,
-        ),
-        stacklevel=5,
-    )
+    brought = f"were brought here from Dask's partitions{size}"
+    if need is AS_FEW:
+        told = f"{found.rows:,} rows, which are few, {brought}. {need.stay}"
+    else:
+        told = f"{need.what} needs all {found.rows:,} rows together, so they {brought}. {need.stay}"
+    warnings.warn(RowsGathered(told.rstrip(), rows=found.rows), stacklevel=5)
     table = pd.concat(parts.map(lambda _, part: part), ignore_index=True)
     return build(formula, table, family, missing, functions)
 
@@ -124,10 +137,8 @@ def _scattered(
     family: Likelihood,
     functions: Mapping[str, Callable[..., Any]] | None,
     gather: Callable[[], Design],
-) -> Design | None:
-    """Levels' rows brought together, those of each into one partition; None where that would not do."""
-    if survey.learning(read):
-        return None
+) -> Design:
+    """Levels' rows brought together, those of each into one partition."""
     small = _small(read, parts, named, found, units, family, functions)
     codes = functools.partial(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)

@@ -19,7 +19,6 @@ from ....integrated.block.model import Block
 from ....integrated.block.scattered import ScatteredLayout
 from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
-from ....integrated.effort import FEW_LEVELS
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
 from ....integrated.matrix_free.sums import Factor as SharedLevels
@@ -144,11 +143,9 @@ def scatter(
         return made(_joined(there)) if there else _class_of(ordered, layout)(rows, ordered)
 
     if layout.kind == "factor":
-        few = None
-        (term, *others), own = ordered, design.terms[layout.kept]
-        if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
-            few = ScatteredLevels(rows, term, parts, bring)
-        return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, few)
+        one = sum(term.q for term in ordered) == 1
+        moving = ScatteredLevels(rows, ordered[0], parts, bring) if one else None
+        return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, moving)
     if layout.kind == "chain":
         return ScatteredChain(rows, ordered, parts, bring)
     outer, inner = ordered
