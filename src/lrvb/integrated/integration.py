@@ -26,6 +26,7 @@ from .effort import (
 )
 from .factor import Factor
 from .few import can_tabulate, tabulate
+from .fixed import Fixed
 from .held import Held, can_hold
 from .importance import Budget, Refit, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
@@ -142,7 +143,7 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
-        if isinstance(inside, Nested | Levels) and inside.N > APART:
+        if isinstance(inside, Nested | Levels | Fixed) and inside.N > APART:
             mode = steadied(inside.log_density, mode, inside.derivatives)
     if tables and isinstance(inside, Crossed):
         tabled = TabledCells(inside, mode.x)

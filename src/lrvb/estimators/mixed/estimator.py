@@ -205,7 +205,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
         try:
             together = design.gather()
         except NoRoom as full:
-            if design.layout.kind == "block":
+            if design.layout.kind in ("block", "rows"):
                 raise
             try:
                 found = integrate_model(design, priors, standard, bar, instead=NO_ROOM)

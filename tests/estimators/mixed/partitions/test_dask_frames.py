@@ -19,6 +19,7 @@ from lrvb.estimators.mixed.partitions import survey
 from lrvb.integrated.block.model import Block
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered import Scattered
+from lrvb.integrated.scattered_fixed import ScatteredFixed
 from lrvb.integrated.scattered_levels import ScatteredLevels
 
 N = 900
@@ -298,6 +299,39 @@ def test_levels_that_tell_too_little_are_gathered():
     with pytest.warns(lrvb.RowsGathered, match="300 rows"):
         there = model.fit(frame(data)).summary()
     assert_allclose(there[NUMBERS], model.fit(data).summary()[NUMBERS], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("x ~ w + c", "gaussian"),
+        ("n ~ x + c + offset(o)", "poisson"),
+        ("prop(k, trials) ~ c", "binomial"),
+        ("w ~ x + c", "gamma"),
+        ("z ~ c", "zero_inflated_poisson"),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_rows_without_groups(formula, family, monkeypatch):
+    """Sums over rows wherever they are; those that are alike are one, whatever partitions they are in."""
+    monkeypatch.setattr("lrvb.integrated.integration.APART", 20)
+    data = counts(n=600).assign(c=lambda d: d.c + d.trials.astype(str))
+    here = lrvb.MixedModel(formula, family).fit(data)
+    there = lrvb.MixedModel(formula, family).fit(frame(data.sample(frac=1.0, random_state=0)))
+    A, B = here.summary(), there.summary()
+    assert_allclose(B[NUMBERS].sub(A[NUMBERS]).div(A.sd, axis=0), 0, atol=1e-8)
+    assert list(A.verdict) == list(B.verdict)
+    ours, theirs = (model.predict(data[:5], interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
+    if family != "gaussian":
+        near, far = (model._integrated.statement.inside for model in (here, there))
+        assert isinstance(far, ScatteredFixed)
+        assert far.N == near.N
+        theta = here._integrated.theta[0]
+        for ours, theirs in zip(near.derivatives(theta), far.derivatives(theta), strict=True):
+            assert_allclose(theirs, ours, rtol=1e-6, atol=1e-6)
+    with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
+        there.predict()
 
 
 @pytest.fixture

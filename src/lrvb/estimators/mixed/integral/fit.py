@@ -22,6 +22,7 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_fixed import ScatteredFixed
 from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
 from ....posterior.estimate import Estimate
@@ -87,10 +88,9 @@ def integrate_model(
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
-        sums = statement.inside
-        done = isinstance(sums, Normal | Block)
-        apart = isinstance(design, ScatteredDesign)
-        if apart and (done or (isinstance(sums, Scattered) and sums.moving is None)):
+        sums, apart = statement.inside, isinstance(design, ScatteredDesign)
+        held = isinstance(sums, Scattered) and sums.moving is None
+        if apart and (held or isinstance(sums, ScatteredFixed | Block)):
             raise NotSmooth(str(error)) from error
         if isinstance(sums, Normal | Block):
             raise

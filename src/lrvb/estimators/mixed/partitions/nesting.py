@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Layout(NamedTuple):
     """How terms lie to each other, their order in θ, and the term whose levels' rows are kept together.
 
-    kind is "factor", "nested", "chain" or "crossed", or "block" of what has no sums that are exact.
+    kind is "factor", "nested", "chain" or "crossed", "block" of what has no sums that are exact, or "rows"
+    of no terms, whose rows may be anywhere.
     """
 
     kind: str
@@ -34,6 +35,8 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout:
     terms = design.terms
     every = tuple(range(len(terms)))
     levels = [len(design.factors[term.factor].levels) for term in terms]
+    if not terms:
+        return Layout("rows", every, -1)
     block = Layout("block", every, max(every, key=lambda t: levels[t]))
     if len(design.factors) == 1:
         few = sum(len(t.coefficients) for t in terms) < 3

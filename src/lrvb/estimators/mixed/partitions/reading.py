@@ -144,10 +144,13 @@ def _scattered(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
     layout = layout_of(small, codes)
-    by = small.coders[small.terms[layout.kept].factor]
     look = functools.partial(rows.read_part, _bare(small), named)
     with rows.in_partitions(parts, look):
-        arrays = shuffled_parts(data, named, by.columns).prepared(look)
+        if small.terms:
+            by = small.coders[small.terms[layout.kept].factor].columns
+            arrays = shuffled_parts(data, named, by).prepared(look)
+        else:
+            arrays = DaskPartitions(parts.parts, keep=True).prepared(look)
         measured, values = _measured(small, arrays)
     standard = _standard(small, measured)
     root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)

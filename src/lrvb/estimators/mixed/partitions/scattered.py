@@ -19,6 +19,7 @@ from ....integrated.block.model import Block
 from ....integrated.block.scattered import ScatteredLayout
 from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
+from ....integrated.fixed import Fixed
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
 from ....integrated.matrix_free.sums import Factor as SharedLevels
@@ -28,6 +29,7 @@ from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
 from ....integrated.scattered_chain import ScatteredChain
 from ....integrated.scattered_crossed import ScatteredCrossed
+from ....integrated.scattered_fixed import ScatteredFixed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
 from ....integrated.slopes import Slopes
@@ -127,6 +129,8 @@ def scatter(
     factors = [design.terms[t].factor for t in layout.order]
     made = functools.partial(sums_of, rows, ordered, layout, factors, standard)
     parts = design.arrays.prepared(made)
+    if layout.kind == "rows":
+        return ScatteredFixed(rows, parts)
 
     def bring(levels: np.ndarray) -> Any:
         found = design.arrays.map(
@@ -219,6 +223,8 @@ def _here(rows: Regression, standard: Standardisation, part: Arrays) -> Regressi
 
 def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
     """What sums of rows and terms are made by."""
+    if layout.kind == "rows":
+        return lambda rows, _: Fixed(rows)
     if layout.kind == "nested":
         return lambda rows, own: Nested(rows, *own)
     if layout.kind == "chain":

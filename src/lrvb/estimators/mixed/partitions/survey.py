@@ -183,9 +183,12 @@ def check(found: Survey, missing: str) -> None:
 
 
 def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
-    """A table with every label; some rows shift each group against others, so that none look alike."""
+    """A table with every label; some rows shift each group against others, so that none look alike.
+
+    There are more rows than labels: a category of fixed effects has not a value for every row.
+    """
     length = max([2, *(len(labels) for labels in found.labels.values())])
-    lengths = [length, *[min(length, SHIFTED)] * len(units)]
+    lengths = [length, *[min(length, SHIFTED)] * max(1, len(units))]
     columns: dict[str, pd.Series] = {}
     at = np.resize(np.arange(len(found.sample)), sum(lengths))
     for name in found.sample:
