@@ -145,6 +145,7 @@ def test_missing_values_are_counted(data):
         ("y ~ 1 + (1|g) + (1|z)", {"z": lambda d: "_" + d.g.astype(str)}, "in the same way"),
         ("y ~ 1 + (1|z)", {"z": np.arange(N)}, "one row for each level"),
         ("y ~ 1 + (1|z)", {"z": "one"}, "single level 'one'"),
+        ("y ~ z + (1|g)", {"z": [f"row {i}" for i in range(N)]}, "900 different labels.*900 rows"),
         ("y ~ q + (1|g)", {}, "no column 'q'"),
         ("y ~ h + (1|g)", {"h": np.inf}, "infinite"),
         ("y ~ x + (1|g)", {"y": 3.0}, "'y' is 3 in every row"),

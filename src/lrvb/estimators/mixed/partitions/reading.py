@@ -67,6 +67,7 @@ def build_partitioned(
     look = functools.partial(survey.survey_part, named, units, counted, own)
     found = survey.merge(parts.map(functools.partial(rows.look_at, look)))
     survey.check(found, missing)
+    survey.refuse_own_labels(found, read, counted)
     if not (family.quadratic and blocked):
         width = survey.width(found, named, units)
         gather = functools.partial(

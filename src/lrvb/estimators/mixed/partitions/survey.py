@@ -14,7 +14,7 @@ import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ..design.columns import DROP_THEM, Table, is_text, read_table
-from ..design.model_matrix import named_columns
+from ..design.model_matrix import named_columns, refuse_labels
 from ..text.formula import Formula
 from ..text.scanning import words
 
@@ -180,6 +180,16 @@ def check(found: Survey, missing: str) -> None:
             + "), so that none is left; fill them in or leave a column out.",
             value=found.rows,
         )
+
+
+def refuse_own_labels(found: Survey, formula: Formula, counted: frozenset[str]) -> None:
+    """A fixed effect of texts that differ in all rows is refused as in memory."""
+    grouped = {name for unit in units_of(formula) for name in unit}
+    for (name, *_), labels in found.labels.items():
+        if name in {formula.response, *grouped, *counted}:
+            continue
+        if 2 < len(labels) == found.rows - found.dropped:
+            refuse_labels(name, len(labels), len(labels), labels[name].iloc[0])
 
 
 def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
