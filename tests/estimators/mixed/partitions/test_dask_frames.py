@@ -274,6 +274,19 @@ def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
         lrvb.MixedModel("n ~ x + (x|g)", "poisson").fit(frame(slopes(500, 50)))
 
 
+@pytest.mark.parametrize(
+    ("formula", "how", "match"),
+    [
+        ("n ~ scale(x) + (1|g)", "blocked", r"'scale\(…\)', which looks at all rows.*ddf\.assign"),
+        ("n ~ x + (1|g)", "variational", "A variational fit needs all 300 rows.*'blocked' rows of"),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_why_rows_are_gathered_is_said(formula, how, match):
+    with pytest.warns(lrvb.RowsGathered, match=match):
+        lrvb.MixedModel(formula, "poisson", factorization=how).fit(frame(counts(300, 20)))
+
+
 @pytest.mark.usefixtures("at_once")
 def test_where_there_is_no_room_for_them_a_block_stands_for_sums(monkeypatch):
     """An answer whose error is stated, in place of none."""
