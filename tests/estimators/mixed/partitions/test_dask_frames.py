@@ -83,13 +83,18 @@ def test_predictions_are_those_of_rows_in_memory(pair, data):
     assert_allclose(
         there.predict(rows, interval=0.9), here.predict(rows, interval=0.9), rtol=0, atol=1e-7
     )
+    ours, theirs = (model.predictions(rows, by=True, n=100) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=0, atol=1e-7)
 
 
 def test_the_rows_were_not_brought_together(pair):
     """No more rows than columns for each cell; asking for those of the fit is refused."""
     _, there = pair
-    with pytest.raises(lrvb.InvalidData, match=r"for part in ddf\.partitions"):
-        there.predict()
+    for ask in (there.predict, there.predictions, there.residuals):
+        with pytest.raises(lrvb.InvalidData, match=r"for part in ddf\.partitions"):
+            ask()
+    with pytest.raises(lrvb.InvalidModel, match=r"model\.posterior_\.save"):
+        there.save("fit.npz")
     if len(there.design_.factors) == 1:
         most = 25 * (2 + len(there.design_.names) + len(there.design_.terms[0].coefficients))
         assert len(there.design_.reduced.y) <= most < N

@@ -257,7 +257,7 @@ def _elsewhere(small: Design, n: int, dropped: int) -> dict[str, Any]:
         "terms": [term._replace(R=away) for term in small.terms],
         "factors": [factor._replace(codes=away) for factor in small.factors],
         "rows": pd.RangeIndex(n),
-        "frame": away,
+        "frame": pd.DataFrame(index=pd.RangeIndex(n)),
         "dropped": dropped,
     }
 
