@@ -163,7 +163,7 @@ def test_crossed_counts_with_few_levels_of_a_factor(gain, monkeypatch):
         ("nb ~ x + offset(o) + (1|own) + (1|unique)", "negbinomial"),
         ("w ~ x + (1|own) + (1|unique)", "gamma"),
         ("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson"),
-        ("w ~ x + (1|own) + (1|unique)", "student"),
+        ("log(w) ~ x + (1|own) + (1|unique)", "student(df=4)"),
         ("n ~ x + (0 + x|own) + (0 + x|unique)", "poisson"),
     ],
 )
