@@ -57,7 +57,7 @@ def integrate_gaussian(
 ) -> Integral:
     """θ of a gaussian response: all coefficients are exact inside."""
     kinds = inside.kinds
-    levels = min((term.levels for term in inside.terms), default=len(inside.rows.X))
+    levels = min((term.levels for term in inside.terms), default=int(inside.n))
     budget = affordable(budget or enough(len(kinds), levels), inside.work)
     start, terms = inside.start(), inside.terms
     return integrate_density(inside.log_density, kinds, start, budget, seed, progress, terms)

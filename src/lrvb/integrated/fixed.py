@@ -44,8 +44,12 @@ class Fixed:
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """log p(y, θ) at n points (n, d), (n,)."""
-        rows, p = self.rows, self.p
-        value = self._log_prior(theta)
+        value = self._log_prior(theta) + self.of_rows(theta)
+        return np.where(np.isnan(value), -np.inf, value)
+
+    def of_rows(self, theta: np.ndarray) -> np.ndarray:
+        """The log density of the rows alone, but for their constant, at n points (n,)."""
+        rows, p, value = self.rows, self.p, np.zeros(len(theta))
         with np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, len(theta), _POINTS):
                 at = theta[first : first + _POINTS]
@@ -57,10 +61,15 @@ class Fixed:
                     columns = tuple(column[here, None] for column in rows.columns)
                     log_p = rows.likelihood.log_p(columns, eta, phi)
                     value[first : first + _POINTS] += log_p.sum(0)
-        return np.where(np.isnan(value), -np.inf, value)
+        return value
 
     def derivatives(self, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian at one θ (d,)."""
+        value = float(self.log_density(theta[None])[0])
+        return self.rows.with_prior(theta, value, *self.slopes_of_rows(theta), self._log_prior)
+
+    def slopes_of_rows(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and Hessian of the rows alone at one θ (d,)."""
         rows, p, d = self.rows, self.p, len(theta)
         eta, phi = rows.predictor(theta[None, :p])[0], lifted(rows.phi(theta[None, p:]), 0)
         score, information = rows.likelihood.derivatives(rows.columns, eta, phi)
@@ -75,8 +84,7 @@ class Fixed:
             H[p:, :p] = found.mixed @ rows.X
             H[:p, p:] = H[p:, :p].T
             H[p:, p:] = found.second
-        value = float(self.log_density(theta[None])[0])
-        return rows.with_prior(theta, value, gradient, H, self._log_prior)
+        return gradient, H
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, and moments of nothing."""
@@ -120,9 +128,14 @@ class Fixed:
 
 def _merged(rows: Regression) -> Regression:
     """Rows that are alike as one row that counts for all of them."""
-    values = np.column_stack([rows.X, rows.offset, *rows.plain])
+    values = values_of(rows)
     if not repeat(values):
         return rows
     _, first, inverse = np.unique(values, axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(inverse.reshape(-1), weights=rows.weights)
     return rows.take(first).weighted(counts.astype(np.float64))
+
+
+def values_of(rows: Regression) -> np.ndarray:
+    """All that the density of a row hangs on, (N, k)."""
+    return np.column_stack([rows.X, rows.offset, *rows.plain])

@@ -26,6 +26,7 @@ from .effort import (
 )
 from .factor import Factor
 from .few import can_tabulate, tabulate
+from .fixed import Fixed
 from .held import Held, can_hold
 from .importance import Budget, Refit, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
@@ -142,7 +143,7 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
-        if isinstance(inside, Nested | Levels) and inside.N > APART:
+        if isinstance(inside, Nested | Levels | Fixed) and inside.N > APART:
             mode = steadied(inside.log_density, mode, inside.derivatives)
     if tables and isinstance(inside, Crossed):
         tabled = TabledCells(inside, mode.x)
@@ -274,23 +275,24 @@ def integrate_scattered(
     inside: Scattered, seed: int = 0, progress: Progress | None = None
 ) -> Integral:
     """θ of a factor whose levels are in parts, elsewhere; `NotSmooth` where they tell too little of it."""
-    few, start = inside.few, inside.start()
-    if few is not None:
-        d = len(few.kinds)
-        wanted = fewer(enough(d, few.fewest), d, few.work)
-        if can_tabulate(few, wanted):
-            try:
-                return _drawn(few, wanted, seed, progress, None, tables=True)
-            except (NotSmooth, NoMode) as error:  # whole levels may do
-                start = error.evidence.get("mode", start)
-                if isinstance(few, Factor):
-                    few.forget()
-    try:
+    moving, start = inside.moving, inside.start()
+    if moving is None:
         return integrate_many(inside, inside, start, longest_steps(inside.kinds), seed, progress)
-    except (NotSmooth, NoMode) as error:
-        if few is None:
-            raise
-        return _drawn(few, wanted, seed, progress, error.evidence.get("mode", start))
+    d = len(moving.kinds)
+    wanted = fewer(enough(d, moving.fewest), d, moving.work)
+    if can_tabulate(moving, wanted):
+        try:
+            return _drawn(moving, wanted, seed, progress, None, tables=True)
+        except (NotSmooth, NoMode) as error:  # whole levels may do
+            start = error.evidence.get("mode", start)
+            moving.forget()
+    if can_freeze(inside):
+        try:
+            longest = longest_steps(inside.kinds)
+            return integrate_many(inside, inside, start, longest, seed, progress)
+        except (NotSmooth, NoMode) as error:
+            start = error.evidence.get("mode", start)
+    return _drawn(moving, wanted, seed, progress, start)
 
 
 def _is_many(budget: Budget, inside: Factor) -> bool:

@@ -14,7 +14,7 @@ from .coordinates import Kind
 from .factor import Factor
 from .factor_nodes import Off, chosen
 from .frozen import Frozen, shared
-from .inside import Drawn, Effects, Evaluated, Inside, Lines
+from .inside import Drawn, Effects, Evaluated, Lines
 from .mode import differenced
 
 
@@ -52,7 +52,8 @@ class Scattered:
     """θ = (β, covariance of a level's q effects, dispersions), of a factor whose levels are in parts.
 
     `none` are the same sums of next to no rows, with all priors. bring(levels) gives the sums of some
-    levels alone, in memory, with their numbers kept. `few` are these sums where levels are few.
+    levels alone, in memory, with their numbers kept. `moving` are these sums of one effect a level with
+    nodes that follow θ, for where those that stay do not serve.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class Scattered:
         none: Factor,
         parts: Parts,
         bring: Callable[[np.ndarray], Any],
-        few: Inside | None = None,
+        moving: Factor | None = None,
     ):
-        self.none, self.parts, self.bring, self.few = none, parts, bring, few
+        self.none, self.parts, self.bring, self.moving = none, parts, bring, moving
         none.constant = 0.0
         self.p, self.q, self.k, self.nodes = none.p, none.q, none.k, none.nodes
         self.terms = none.terms

@@ -38,8 +38,9 @@ class Totals(Protocol):
 class Portion(NamedTuple):
     """Of one part: its rows, the constant of their density; levels that it has, and groups of these.
 
-    counts (G,) are levels of each group, sizes (G,) its rows. X (2, p) is what columns are between. sums
-    are Σ yX, Σ y and Σ y·offset of the groups, where rates are on a log scale.
+    counts (G,) are levels of each group, sizes (G,) its rows, reach (G,) its largest |R|. X (2, p) is what
+    columns are between; whether every R is 1, `intercept` says. sums are Σ yX, Σ yR and Σ y·offset of the
+    groups, where rates are on a log scale.
     """
 
     rows: int
@@ -48,7 +49,9 @@ class Portion(NamedTuple):
     group: np.ndarray
     counts: np.ndarray
     sizes: np.ndarray
+    reach: np.ndarray
     X: np.ndarray
+    intercept: bool
     sums: tuple[np.ndarray, ...]
 
 
@@ -101,7 +104,11 @@ class ScatteredLevels(Levels):
     def _arrange(self, rows: Regression, R: np.ndarray) -> None:
         super()._arrange(rows, R)
         self.N, fixed = self.in_all, self._exponential
-        if fixed is not None and fixed.additive:
+        self.R = np.concatenate([part.reach for part in self._portions])[self.order, None]
+        if fixed is None:
+            return
+        fixed.intercept = all(part.intercept for part in self._portions)
+        if fixed.additive:
             sums = zip(*(part.sums for part in self._portions), strict=True)
             fixed.yX, fixed.yR, fixed.y_offset = (np.concatenate(p)[self.order] for p in sums)
 
@@ -168,7 +175,8 @@ class ScatteredLevels(Levels):
         """Whether the rows of a group matter through the total of their rates."""
         if self.table is not None:
             return isinstance(self.table, Totals)
-        return self._exponential is not None and self._exponential.additive
+        fixed = self._exponential
+        return fixed is not None and fixed.additive and fixed.intercept
 
     def _log_totals(self, theta: np.ndarray) -> np.ndarray:
         """The logarithm of every group's total at n points, (n, G)."""
@@ -281,7 +289,9 @@ def _portion(_: int, part: Levels | None) -> Portion | None:
         groups.group[levels],
         groups.counts,
         groups.sizes,
+        part._reach,
         np.array([X.min(0), X.max(0)]),
+        bool(np.all(part.R == 1)),
         sums,
     )
 

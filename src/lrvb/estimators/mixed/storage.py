@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...errors import InvalidData
+from ...errors import InvalidData, InvalidModel
 from ...likelihoods import Likelihood, likelihood_of
 from ...posterior.archive import Archive, require_finite
 from ...posterior.posterior import Posterior
@@ -25,6 +25,7 @@ from .design.plain_values import coded, decoded
 from .design.stored import StoredDesign, describe, restore
 from .estimator import MixedModel
 from .integral.certificate import MixedCertificate, variational_certificate
+from .partitions.design import PartitionedDesign
 
 DRAWS, MOST = 2000, 2**25  # draws that a file has, and numbers of all levels that it may have
 SCALARS = (
@@ -58,6 +59,11 @@ class StoredPriors(NamedTuple):
 def save_model(model: MixedModel, path: Path) -> Path:
     """Write a fitted model; the posterior's own file with draws and a design beside it."""
     design, posterior = model._design(), model.posterior_
+    if isinstance(design, PartitionedDesign):
+        raise InvalidModel(
+            "A fit to rows on Dask cannot be saved with its predictions; model.posterior_.save(path) keeps "
+            "its tables and its levels."
+        )
     size = sum(
         len(f.levels) * len(t.coefficients)
         for t in design.terms

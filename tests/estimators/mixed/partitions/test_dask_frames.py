@@ -16,11 +16,14 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.bridges.dask import memory_left
 from lrvb.estimators.mixed.partitions import survey
+from lrvb.integrated.block.model import Block
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered import Scattered
+from lrvb.integrated.scattered_fixed import ScatteredFixed
 from lrvb.integrated.scattered_levels import ScatteredLevels
 
 N = 900
+pytestmark = pytest.mark.filterwarnings("error::lrvb.RowsGathered")
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
 FORMULAS = [
     "y ~ x + c + (1|g)",
@@ -80,13 +83,18 @@ def test_predictions_are_those_of_rows_in_memory(pair, data):
     assert_allclose(
         there.predict(rows, interval=0.9), here.predict(rows, interval=0.9), rtol=0, atol=1e-7
     )
+    ours, theirs = (model.predictions(rows, by=True, n=100) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=0, atol=1e-7)
 
 
 def test_the_rows_were_not_brought_together(pair):
     """No more rows than columns for each cell; asking for those of the fit is refused."""
     _, there = pair
-    with pytest.raises(lrvb.InvalidData, match=r"for part in ddf\.partitions"):
-        there.predict()
+    for ask in (there.predict, there.predictions, there.residuals):
+        with pytest.raises(lrvb.InvalidData, match=r"for part in ddf\.partitions"):
+            ask()
+    with pytest.raises(lrvb.InvalidModel, match=r"model\.posterior_\.save"):
+        there.save("fit.npz")
     if len(there.design_.factors) == 1:
         most = 25 * (2 + len(there.design_.names) + len(there.design_.terms[0].coefficients))
         assert len(there.design_.reduced.y) <= most < N
@@ -142,6 +150,7 @@ def test_missing_values_are_counted(data):
         ("y ~ 1 + (1|g) + (1|z)", {"z": lambda d: "_" + d.g.astype(str)}, "in the same way"),
         ("y ~ 1 + (1|z)", {"z": np.arange(N)}, "one row for each level"),
         ("y ~ 1 + (1|z)", {"z": "one"}, "single level 'one'"),
+        ("y ~ z + (1|g)", {"z": [f"row {i}" for i in range(N)]}, "900 different labels.*900 rows"),
         ("y ~ q + (1|g)", {}, "no column 'q'"),
         ("y ~ h + (1|g)", {"h": np.inf}, "infinite"),
         ("y ~ x + (1|g)", {"y": 3.0}, "'y' is 3 in every row"),
@@ -227,15 +236,18 @@ def test_levels_are_summed_where_their_rows_are(formula, family):
     assert_allclose(drawn.std(0), effects.sd, rtol=0.25)
 
 
+def slopes(n, levels, center=0.0):
+    data, rng = counts(n, levels), np.random.default_rng(1)
+    g = data.g.str[6:].astype(int)
+    level, slope = 0.5 * rng.normal(size=levels)[g], 0.3 * rng.normal(size=levels)[g]
+    return data.assign(n=rng.poisson(np.exp(0.3 + level + slope * (data.x - center))))
+
+
 @pytest.mark.usefixtures("at_once")
 def test_two_effects_a_level(monkeypatch):
     """Some of the levels, brought together, are rows as many as in memory: of all, not of themselves."""
     monkeypatch.setattr("lrvb.integrated.slopes.MANY", 2000)
-    data = counts(n=6000, levels=400)
-    rng, g = np.random.default_rng(1), data.g.str[6:].astype(int)
-    level, slope = 0.5 * rng.normal(size=400)[g], 0.3 * rng.normal(size=400)[g]
-    data["n"] = rng.poisson(np.exp(0.3 + level + slope * data.x))
-    model = lrvb.MixedModel("n ~ x + (x|g)", "poisson")
+    data, model = slopes(n=6000, levels=400), lrvb.MixedModel("n ~ x + (x|g)", "poisson")
     here, levels = model.fit(data).summary(), model.ranef()
     there = model.fit(frame(data.sample(frac=1.0, random_state=0))).summary()
     assert isinstance(model._integrated.statement.inside, Scattered)
@@ -245,12 +257,57 @@ def test_two_effects_a_level(monkeypatch):
     assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("effect", ["1", "0 + x"])
+@pytest.mark.usefixtures("at_once")
+def test_where_nodes_that_stay_do_not_serve_rows_are_asked(effect, monkeypatch):
+    """Of one effect a level, by nodes that follow θ, wherever the rows are."""
+    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
+    data, model = counts(n=1500), lrvb.MixedModel(f"n ~ x + ({effect}|g)", "poisson")
+    here, levels = model.fit(data).summary(), model.ranef()
+    there = model.fit(frame(data.sample(frac=1.0, random_state=0))).summary()
+    assert isinstance(model._integrated.statement.inside, ScatteredLevels)
+    off = (there[NUMBERS] - here[NUMBERS]).div(here.sd, axis=0)
+    assert_allclose(off, 0, atol=1e-8)
+    assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
+
+
 @pytest.mark.usefixtures("at_once")
 def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
     """Frozen nodes do not reach it, wherever the rows are."""
     monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
-    with pytest.warns(lrvb.RowsGathered, match="1,500 rows"):
-        lrvb.MixedModel("n ~ x + (1|g)", "poisson").fit(frame(counts(n=1500)))
+    with pytest.warns(lrvb.RowsGathered, match=r"tell too little needs all 500 rows"):
+        lrvb.MixedModel("n ~ x + (x|g)", "poisson").fit(frame(slopes(500, 50)))
+
+
+@pytest.mark.parametrize(
+    ("formula", "how", "match"),
+    [
+        ("n ~ scale(x) + (1|g)", "blocked", r"'scale\(…\)', which looks at all rows.*ddf\.assign"),
+        ("n ~ x + (1|g)", "variational", "A variational fit needs all 300 rows.*'blocked' rows of"),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_why_rows_are_gathered_is_said(formula, how, match):
+    with pytest.warns(lrvb.RowsGathered, match=match):
+        lrvb.MixedModel(formula, "poisson", factorization=how).fit(frame(counts(300, 20)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_where_there_is_no_room_for_them_a_block_stands_for_sums(monkeypatch):
+    """An answer whose error is stated, in place of none."""
+    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
+    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
+    data, model = slopes(500, 50, 2.0), lrvb.MixedModel("n ~ x + (x|g)", "poisson")
+    there, stated = model.fit(frame(data)).summary(), model.certificate_
+    assert isinstance(model._integrated.statement.inside, Block)
+    assert "no room for their rows together" in repr(stated)
+    here, own = model.fit(data).summary(), model.certificate_
+    # three of both fits' own errors
+    off = (there["mean"] - here["mean"]) / here.sd
+    assert (off.abs() < 3 * np.hypot(stated.mean_error, own.mean_error)[off.index]).all()
+    off = there.sd / here.sd - 1
+    assert (off.abs() < 3 * np.hypot(stated.sd_error, own.sd_error)[off.index]).all()
 
 
 @pytest.mark.usefixtures("at_once")
@@ -261,6 +318,39 @@ def test_levels_that_tell_too_little_are_gathered():
     with pytest.warns(lrvb.RowsGathered, match="300 rows"):
         there = model.fit(frame(data)).summary()
     assert_allclose(there[NUMBERS], model.fit(data).summary()[NUMBERS], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("x ~ w + c", "gaussian"),
+        ("n ~ x + c + offset(o)", "poisson"),
+        ("prop(k, trials) ~ c", "binomial"),
+        ("w ~ x + c", "gamma"),
+        ("z ~ c", "zero_inflated_poisson"),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_rows_without_groups(formula, family, monkeypatch):
+    """Sums over rows wherever they are; those that are alike are one, whatever partitions they are in."""
+    monkeypatch.setattr("lrvb.integrated.integration.APART", 20)
+    data = counts(n=600).assign(c=lambda d: d.c + d.trials.astype(str))
+    here = lrvb.MixedModel(formula, family).fit(data)
+    there = lrvb.MixedModel(formula, family).fit(frame(data.sample(frac=1.0, random_state=0)))
+    A, B = here.summary(), there.summary()
+    assert_allclose(B[NUMBERS].sub(A[NUMBERS]).div(A.sd, axis=0), 0, atol=1e-8)
+    assert list(A.verdict) == list(B.verdict)
+    ours, theirs = (model.predict(data[:5], interval=0.9) for model in (here, there))
+    assert_allclose(theirs, ours, rtol=1e-8)
+    if family != "gaussian":
+        near, far = (model._integrated.statement.inside for model in (here, there))
+        assert isinstance(far, ScatteredFixed)
+        assert far.N == near.N
+        theta = here._integrated.theta[0]
+        for ours, theirs in zip(near.derivatives(theta), far.derivatives(theta), strict=True):
+            assert_allclose(theirs, ours, rtol=1e-6, atol=1e-6)
+    with pytest.raises(lrvb.InvalidData, match="in Dask's partitions"):
+        there.predict()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered_crossed import ScatteredCrossed
 from lrvb.integrated.scattered_nested import ScatteredNested
 
+pytestmark = pytest.mark.filterwarnings("error::lrvb.RowsGathered")
 NUMBERS = ["mean", "sd", "mfvb_sd", "lower", "upper"]
 
 
@@ -161,10 +162,13 @@ def test_crossed_counts_with_few_levels_of_a_factor(gain, monkeypatch):
         ("prop(k, trials) ~ x + offset(o) + (1|own) + (1|unique)", "binomial"),
         ("nb ~ x + offset(o) + (1|own) + (1|unique)", "negbinomial"),
         ("w ~ x + (1|own) + (1|unique)", "gamma"),
+        ("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson"),
+        ("log(w) ~ x + (1|own) + (1|unique)", "student(df=4)"),
+        ("n ~ x + (0 + x|own) + (0 + x|unique)", "poisson"),
     ],
 )
 def test_crossed_levels_of_other_responses(formula, family):
-    """Whatever has one mode a level: modes and ends are found where rows are, and sums at nodes."""
+    """One mode a level or several, or a slope alone: modes and ends are found where rows are."""
     data = classes(n=600, each=4, seed=3).assign(unique=lambda d: d.unique % 41)
     here, there = both(formula, family, data, ScatteredCrossed)
     agree(here, there)
@@ -279,8 +283,8 @@ def test_zeros_and_ones_with_an_effect_of_each(x):
     assert_allclose(there.predict(new, interval=0.9), here.predict(new, interval=0.9), rtol=1e-7)
 
 
-def test_what_has_no_sums_of_its_own_is_gathered_or_refused(monkeypatch):
-    """Crossed levels of several modes: before any work."""
+def test_a_variational_fit_is_gathered_or_refused(monkeypatch):
+    """Before any work."""
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
     monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.shuffled_parts", None)
@@ -288,7 +292,7 @@ def test_what_has_no_sums_of_its_own_is_gathered_or_refused(monkeypatch):
     with pytest.raises(
         lrvb.InvalidModel, match=r"all 400 rows together.*0\.0 GB are free.*compute"
     ):
-        lrvb.MixedModel("z ~ x + (1|own) + (1|unique)", "zero_inflated_poisson").fit(
+        lrvb.MixedModel("n ~ x + (1|own) + (1|unique)", "poisson", factorization="variational").fit(
             scattered(data)
         )
 

@@ -9,7 +9,7 @@ import keyword
 import re
 import warnings
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -337,14 +337,22 @@ def _check_kinds(text: str, named: list[str], table: Table) -> None:
             refuse_slips(name, table, f", or write C({name}) if categories are meant")
         levels = column.nunique()
         if 2 < levels == table.n or levels * table.n * 8.0 > LARGEST_MATRIX:
-            raise InvalidData(
-                f"Column '{name}' holds {levels} different labels, such as '{column.iloc[0]}' in "
-                f"{table.place(0)}, in {table.n} rows: too many for a fixed effect. If numbers are "
-                f"meant, convert the column; if groups are meant, write (1|{name}).",
-                column=name,
-                row=int(table.positions[0]),
-                value=column.iloc[0],
-            )
+            first = int(table.positions[0])
+            refuse_labels(name, levels, table.n, column.iloc[0], f" in {table.place(0)}", first)
+
+
+def refuse_labels(
+    name: str, levels: int, n: int, value: object, place: str = "", row: int | None = None
+) -> NoReturn:
+    """A category of too many labels for n rows, one of which is `value`, at a place."""
+    raise InvalidData(
+        f"Column '{name}' holds {levels} different labels, such as '{value}'{place}, in {n} rows: too many "
+        "for a fixed effect. If numbers are meant, convert the column; if groups are meant, write "
+        f"(1|{name}).",
+        column=name,
+        row=row,
+        value=value,
+    )
 
 
 def _needs_numbers(text: str, name: str, table: Table) -> InvalidData:

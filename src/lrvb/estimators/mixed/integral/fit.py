@@ -22,6 +22,7 @@ from ....integrated.matrix_free.model import MatrixFree
 from ....integrated.mode import NoMode
 from ....integrated.normal import Normal
 from ....integrated.scattered import Scattered
+from ....integrated.scattered_fixed import ScatteredFixed
 from ....integrated.surrogate import NotSmooth
 from ....numerics.memory import keep_freed
 from ....posterior.estimate import Estimate
@@ -76,24 +77,30 @@ def integrate_model(
     standard: Standardisation,
     progress: Progress | None = None,
     seed: int = 0,
+    instead: str = "",
 ) -> IntegratedFit:
-    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
+    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it.
+
+    `instead` tells why a Gaussian block stands for exact sums.
+    """
     keep_freed()
-    statement = state(design, priors, standard)
+    statement = state(design, priors, standard, instead)
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
-        sums = statement.inside
-        done = isinstance(sums, Normal | Block)
-        if isinstance(design, ScatteredDesign) and (done or isinstance(sums, Scattered)):
+        sums, apart = statement.inside, isinstance(design, ScatteredDesign)
+        held = isinstance(sums, Scattered) and sums.moving is None
+        if apart and (held or isinstance(sums, ScatteredFixed | Block)):
             raise NotSmooth(str(error)) from error
         if isinstance(sums, Normal | Block):
             raise
         block = state(design, priors, standard, _clause(error))
         try:
             statement, integral = _integrated(block, seed, progress)
-        except NoMode:  # of rows with several modes a Gaussian may have none
-            if isinstance(design, ScatteredDesign) or not isinstance(error, TooMuchWork):
+        except NoMode as none:  # of rows with several modes a Gaussian may have none
+            if apart:
+                raise NotSmooth(str(none)) from none
+            if not isinstance(error, TooMuchWork):
                 raise
             integral = integrate_path(sums, None, seed, progress, last=True)
     inside = statement.inside

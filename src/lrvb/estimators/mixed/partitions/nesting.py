@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Layout(NamedTuple):
     """How terms lie to each other, their order in θ, and the term whose levels' rows are kept together.
 
-    kind is "factor", "nested", "chain" or "crossed", or "block" of what has no sums that are exact.
+    kind is "factor", "nested", "chain" or "crossed", "block" of what has no sums that are exact, or "rows"
+    of no terms, whose rows may be anywhere.
     """
 
     kind: str
@@ -29,15 +30,13 @@ class Layout(NamedTuple):
     kept: int
 
 
-def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | None:
-    """The layout of terms whose sums stay where those are; None of others. See: choose.
-
-    codes() are all parts', (F, n). Few crossed levels of several modes, or with a slope alone, have sums that
-    ask for all rows.
-    """
+def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout:
+    """The layout of terms whose sums stay where rows are; codes() are all parts', (F, n). See: choose."""
     terms = design.terms
     every = tuple(range(len(terms)))
     levels = [len(design.factors[term.factor].levels) for term in terms]
+    if not terms:
+        return Layout("rows", every, -1)
     block = Layout("block", every, max(every, key=lambda t: levels[t]))
     if len(design.factors) == 1:
         few = sum(len(t.coefficients) for t in terms) < 3
@@ -55,7 +54,7 @@ def layout_of(design: Design, codes: Callable[[], DaskPartitions]) -> Layout | N
         return Layout("nested", order, first)
     if min(levels) > MOST_DRAWN:
         return block
-    return Layout("crossed", order, second) if ones and design.family.concave else None
+    return Layout("crossed", order, second)
 
 
 def _between(design: Design, codes: DaskPartitions) -> set[tuple[int, int]]:

@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ import pandas as pd
 from ....bridges.dask import DaskPartitions, frame_parts, memory_left, shuffled_parts
 from ....data.standardise import Measures
 from ....errors import InvalidModel, RowsGathered
-from ....integrated.crossed import MOST_DRAWN
 from ....integrated.effort import APART
 from ....likelihoods import Likelihood
 from ....likelihoods.totals import join
@@ -28,21 +27,26 @@ from ..design.terms import refuse_same_groups
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
-from .design import Elsewhere, PartitionedDesign
+from .design import Elsewhere, NoRoom, PartitionedDesign
 from .nesting import layout_of
 from .values import ValuesInParts
 
 GATHERED = 1_000_000  # rows that are brought together without asking what memory is free
-ROW, CELL = (
-    4000.0,
-    200.0,
-)  # bytes that a fit of so many takes at most: a row, and each of its columns
+ROW, CELL = 4000.0, 200.0  # bytes that a fit takes at most: of a row, and of each of its columns
 FEW = APART  # rows that are, where sums of levels would do
-STAYING = (
-    f"rows of a gaussian response stay, and of more than {FEW:,} those of any other, but where levels of "
-    f"several modes, or with a slope alone, are crossed with up to {MOST_DRAWN} others "
-    "(factorization='blocked')"
-)
+STAYING = f"rows of a gaussian response stay, and of more than {FEW:,} those of any other"
+
+
+class Need(NamedTuple):
+    """What needs all rows together, and how they would stay."""
+
+    what: str
+    stay: str = ""
+
+
+AS_FEW = Need("This model", f"In partitions {STAYING}.")
+UNBLOCKED = Need("A variational fit", f"With factorization='blocked' {STAYING}.")
+TOO_LITTLE = Need("A posterior of which sums in partitions tell too little")
 
 
 def build_partitioned(
@@ -63,18 +67,31 @@ def build_partitioned(
     look = functools.partial(survey.survey_part, named, units, counted, own)
     found = survey.merge(parts.map(functools.partial(rows.look_at, look)))
     survey.check(found, missing)
+    survey.refuse_own_labels(found, read, counted)
     if not (family.quadratic and blocked):
         width = survey.width(found, named, units)
         gather = functools.partial(
             _gather, read.text, parts, found, width, family, missing, functions
         )
-        design = None
-        if blocked and not family.quadratic and found.rows > FEW:
-            design = _scattered(read, data, parts, named, found, units, family, functions, gather)
-        return gather() if design is None else design
+        if not blocked:
+            return gather(UNBLOCKED)
+        if found.rows <= FEW:
+            return gather(AS_FEW)
+        if learns := survey.learning(read):
+            return gather(_learning(learns))
+        here = functools.partial(gather, TOO_LITTLE)
+        return _scattered(read, data, parts, named, found, units, family, functions, here)
     survey.refuse_learning(read)
     small = _small(read, parts, named, found, units, family, functions)
     return _from_sums(small, named, parts, found.dropped)
+
+
+def _learning(name: str) -> Need:
+    """Of a transform that learns something from all rows."""
+    return Need(
+        f"The formula's '{name}(…)', which looks at all rows before it gives a value,",
+        f"Make a column of it first, as in ddf.assign(z=…): then {STAYING}.",
+    )
 
 
 def _gather(
@@ -85,6 +102,7 @@ def _gather(
     family: Likelihood,
     missing: str,
     functions: Mapping[str, Callable[..., Any]] | None,
+    need: Need,
 ) -> Design:
     """The rows, of so many columns, brought together, with a warning, while memory has room for their fit."""
     needed, size = found.rows * (ROW + CELL * width), ""
@@ -92,26 +110,20 @@ def _gather(
         free = memory_left()
         if needed > free:
             has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
-            raise InvalidModel(
-                f"This model needs all {found.rows:,} rows together, and their fit up to "
-                f"{needed / 1e9:.1f} GB of memory here, where {has}. In Dask's partitions {STAYING}. Fit a "
-                "sample of the levels, or call .compute() if you know that the rows fit into memory.",
+            raise NoRoom(
+                f"{need.what} needs all {found.rows:,} rows together, and their fit up to "
+                f"{needed / 1e9:.1f} GB of memory here, where {has}. {need.stay}".rstrip()
+                + " Fit a sample of the levels, or call .compute() if you know that the rows fit into "
+                "memory.",
                 rows=found.rows,
             )
         size = f" (up to {needed / 1e9:.1f} of {free / 1e9:.1f} GB of memory that are free)"
-    few = found.rows <= FEW and not family.quadratic
-    why = (
-        f"{found.rows:,} rows, which are few,"
-        if few
-        else f"This model needs all {found.rows:,} rows together, so they"
-    )
-    warnings.warn(
-        RowsGathered(
-            f"{why} were brought here from Dask's partitions{size}, where {STAYING}.",
-            rows=found.rows,
-        ),
-        stacklevel=5,
-    )
+    brought = f"were brought here from Dask's partitions{size}"
+    if need is AS_FEW:
+        told = f"{found.rows:,} rows, which are few, {brought}. {need.stay}"
+    else:
+        told = f"{need.what} needs all {found.rows:,} rows together, so they {brought}. {need.stay}"
+    warnings.warn(RowsGathered(told.rstrip(), rows=found.rows), stacklevel=5)
     table = pd.concat(parts.map(lambda _, part: part), ignore_index=True)
     return build(formula, table, family, missing, functions)
 
@@ -126,21 +138,20 @@ def _scattered(
     family: Likelihood,
     functions: Mapping[str, Callable[..., Any]] | None,
     gather: Callable[[], Design],
-) -> Design | None:
-    """Levels' rows brought together, those of each into one partition; None where that would not do."""
-    if survey.learning(read):
-        return None
+) -> Design:
+    """Levels' rows brought together, those of each into one partition."""
     small = _small(read, parts, named, found, units, family, functions)
     codes = functools.partial(
         parts.prepared, functools.partial(rows.codes_part, _bare(small), named)
     )
     layout = layout_of(small, codes)
-    if layout is None:
-        return None
-    by = small.coders[small.terms[layout.kept].factor]
     look = functools.partial(rows.read_part, _bare(small), named)
     with rows.in_partitions(parts, look):
-        arrays = shuffled_parts(data, named, by.columns).prepared(look)
+        if small.terms:
+            by = small.coders[small.terms[layout.kept].factor].columns
+            arrays = shuffled_parts(data, named, by).prepared(look)
+        else:
+            arrays = DaskPartitions(parts.parts, keep=True).prepared(look)
         measured, values = _measured(small, arrays)
     standard = _standard(small, measured)
     root = arrays.folded(functools.partial(scattered.root_part, standard), scattered.join_roots)
@@ -246,7 +257,7 @@ def _elsewhere(small: Design, n: int, dropped: int) -> dict[str, Any]:
         "terms": [term._replace(R=away) for term in small.terms],
         "factors": [factor._replace(codes=away) for factor in small.factors],
         "rows": pd.RangeIndex(n),
-        "frame": away,
+        "frame": pd.DataFrame(index=pd.RangeIndex(n)),
         "dropped": dropped,
     }
 

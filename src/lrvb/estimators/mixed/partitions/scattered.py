@@ -19,7 +19,7 @@ from ....integrated.block.model import Block
 from ....integrated.block.scattered import ScatteredLayout
 from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
-from ....integrated.effort import FEW_LEVELS
+from ....integrated.fixed import Fixed
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
 from ....integrated.matrix_free.sums import Factor as SharedLevels
@@ -29,6 +29,7 @@ from ....integrated.regression import Regression
 from ....integrated.scattered import Scattered
 from ....integrated.scattered_chain import ScatteredChain
 from ....integrated.scattered_crossed import ScatteredCrossed
+from ....integrated.scattered_fixed import ScatteredFixed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
 from ....integrated.slopes import Slopes
@@ -128,6 +129,8 @@ def scatter(
     factors = [design.terms[t].factor for t in layout.order]
     made = functools.partial(sums_of, rows, ordered, layout, factors, standard)
     parts = design.arrays.prepared(made)
+    if layout.kind == "rows":
+        return ScatteredFixed(rows, parts)
 
     def bring(levels: np.ndarray) -> Any:
         found = design.arrays.map(
@@ -144,11 +147,9 @@ def scatter(
         return made(_joined(there)) if there else _class_of(ordered, layout)(rows, ordered)
 
     if layout.kind == "factor":
-        few = None
-        (term, *others), own = ordered, design.terms[layout.kept]
-        if not others and own.coefficients == ("1",) and term.levels < FEW_LEVELS:
-            few = ScatteredLevels(rows, term, parts, bring)
-        return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, few)
+        one = sum(term.q for term in ordered) == 1
+        moving = ScatteredLevels(rows, ordered[0], parts, bring) if one else None
+        return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, moving)
     if layout.kind == "chain":
         return ScatteredChain(rows, ordered, parts, bring)
     outer, inner = ordered
@@ -222,6 +223,8 @@ def _here(rows: Regression, standard: Standardisation, part: Arrays) -> Regressi
 
 def _class_of(terms: Sequence[Summed], layout: Layout) -> Any:
     """What sums of rows and terms are made by."""
+    if layout.kind == "rows":
+        return lambda rows, _: Fixed(rows)
     if layout.kind == "nested":
         return lambda rows, own: Nested(rows, *own)
     if layout.kind == "chain":

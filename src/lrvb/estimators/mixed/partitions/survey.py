@@ -14,7 +14,7 @@ import pandas as pd
 
 from ....errors import InvalidData, InvalidModel
 from ..design.columns import DROP_THEM, Table, is_text, read_table
-from ..design.model_matrix import named_columns
+from ..design.model_matrix import named_columns, refuse_labels
 from ..text.formula import Formula
 from ..text.scanning import words
 
@@ -182,10 +182,23 @@ def check(found: Survey, missing: str) -> None:
         )
 
 
+def refuse_own_labels(found: Survey, formula: Formula, counted: frozenset[str]) -> None:
+    """A fixed effect of texts that differ in all rows is refused as in memory."""
+    grouped = {name for unit in units_of(formula) for name in unit}
+    for (name, *_), labels in found.labels.items():
+        if name in {formula.response, *grouped, *counted}:
+            continue
+        if 2 < len(labels) == found.rows - found.dropped:
+            refuse_labels(name, len(labels), len(labels), labels[name].iloc[0])
+
+
 def small_table(found: Survey, units: Sequence[Unit]) -> pd.DataFrame:
-    """A table with every label; some rows shift each group against others, so that none look alike."""
+    """A table with every label; some rows shift each group against others, so that none look alike.
+
+    There are more rows than labels: a category of fixed effects has not a value for every row.
+    """
     length = max([2, *(len(labels) for labels in found.labels.values())])
-    lengths = [length, *[min(length, SHIFTED)] * len(units)]
+    lengths = [length, *[min(length, SHIFTED)] * max(1, len(units))]
     columns: dict[str, pd.Series] = {}
     at = np.resize(np.arange(len(found.sample)), sum(lengths))
     for name in found.sample:
