@@ -13,6 +13,7 @@ from lrvb.integrated.coordinates import Bend
 from lrvb.integrated.importance import Budget, Weighted, integrate, tempered
 from lrvb.integrated.mode import climb
 from lrvb.integrated.proposals import (
+    Gaussian,
     Mixture,
     SplitT,
     fit_again,
@@ -60,6 +61,15 @@ def test_mixtures_are_sums_of_their_parts():
     assert_allclose(Mixture(parts, weights).log_density(x), expected, rtol=1e-12)
     with np.errstate(over="ignore"):
         assert Mixture(parts, weights).log_density(np.full((1, 3), 1e200))[0] == -np.inf
+
+
+def test_parts_within_parts_have_nets_of_their_own():
+    """No two of the same kind have a point in common."""
+    one = Gaussian(np.zeros(2), np.eye(2))
+    half = np.full(2, 0.5)
+    pair = Mixture((one, one), half)
+    x = Mixture((Mixture((pair, pair), half), Mixture((pair, one), half)), half).draw(512, 3)
+    assert len(np.unique(x, axis=0)) == 512
 
 
 def test_sides_are_fitted_to_weighted_draws():

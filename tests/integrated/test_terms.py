@@ -105,3 +105,18 @@ def test_counts_with_a_nil_intercept_are_read_as_they_were_fitted(
     counts = nil.simulate(2000, seed=1).to_numpy()[[0, 4, 8]]  # the same rows
     error = counts.std(1) / np.sqrt(counts.shape[1])
     assert (np.abs(counts.mean(1) - fitted["mean"]) < 5 * error).all()
+
+
+def test_a_spread_of_nothing_has_a_density(term: Term) -> None:
+    """However far out a draw is: Σ of no sd or of ρ = ±1 is singular, log |Σ| and log p(θ) are numbers."""
+    two = replace(term, R=term.R[:, :2], sds=THREE[:2], correlations=LKJ(1.0), centred=True)
+    theta = np.array(
+        [[0.0, -1000.0, 0.3], [0.0, 0.0, 1000.0], [-900.0, 0.0, -800.0], [0.1, 0.2, 0.3]]
+    )
+    with np.errstate(invalid="raise", divide="raise"):
+        spread = two.spread(theta)
+        value = two.log_prior(theta, spread)
+    assert np.isfinite(value).all()
+    assert np.isfinite(spread.precision).all()
+    rest = -2 * np.log(np.cosh(0.3))
+    np.testing.assert_allclose(spread.logdet[[0, 3]], [-2000 + rest, 0.6 + rest], rtol=1e-12)

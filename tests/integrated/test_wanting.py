@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -15,6 +18,7 @@ from lrvb.integrated.wanting import (
     TAIL,
     WANTED,
     for_squares,
+    in_sds,
     in_variances,
     uncertain,
 )
@@ -197,3 +201,20 @@ def test_draws_beyond_the_limit_cost_no_more_than_patience():
     assert (last.final + last.rounds * last.explore) * 1e7 <= LAST
     with pytest.raises(TooMuchWork):
         affordable(budget, 1e8, last=True)
+
+
+def test_a_draw_beyond_all_numbers_that_has_no_weight_asks_for_nothing():
+    """0 · ∞ is no number: log sds so far out have sds whose squares are numbers."""
+    found = drawn(1e9)
+    log = np.array([False, True])
+    far = replace(
+        found,
+        x=np.vstack([found.x, [0.0, 1e4]]),
+        weights=np.r_[found.weights, 0.0],
+        raw=np.r_[found.raw, 0.0],
+    )
+    values = partial(in_sds, log=log)
+    with np.errstate(invalid="raise"):
+        assert_allclose(far.sd(values(far.x)), found.sd(values(found.x)), rtol=1e-12)
+        asked, before = uncertain(values)(far), uncertain(values)(found)
+    assert (asked is None) == (before is None)

@@ -55,3 +55,15 @@ def test_positive_counts_of_hardly_any_rate_are_one(family: str) -> None:
     drawn = likelihood_of(family).draw(rng, np.full(1000, -45.0), GIVEN)
     assert set(drawn) == {0.0, 1.0}
     assert abs((drawn == 0).mean() - 0.3) < 5 * np.sqrt(0.21 / 1000)
+
+
+@pytest.mark.parametrize(
+    "family", ["hurdle_poisson", "hurdle_negbinomial", "zero_inflated_poisson"]
+)
+@pytest.mark.parametrize("far", [360.0, 700.0, 720.0, 1e4])
+def test_no_derivative_is_what_is_no_number(family: str, far: float) -> None:
+    """A part of no probability has none of the score, though its rate be beyond all numbers."""
+    y, eta = np.array([0.0, 1.0, 7.0])[:, None], np.array([-far, far])
+    with np.errstate(invalid="raise", over="ignore"):
+        found = likelihood_of(family).derivatives(y, eta, GIVEN)
+    assert not np.isnan(found).any()

@@ -112,7 +112,7 @@ class Mixture:
         ends = np.rint(np.cumsum(self.weights) / np.sum(self.weights) * n).astype(int)
         counts = np.diff(np.r_[0, ends])
         pieces = [
-            part.draw(int(count), seed + 1000003 * k)
+            part.draw(int(count), _seed_of(seed, k))
             for k, (part, count) in enumerate(zip(self.parts, counts, strict=True))
         ]
         return np.concatenate(pieces)
@@ -124,6 +124,11 @@ class Mixture:
         top = _shares(values)
         with np.errstate(divide="ignore"):  # −∞ so far out that no part has a number for it
             return np.asarray(top + np.log(values.sum(0)))
+
+
+def _seed_of(seed: int, k: int) -> int:
+    """That of part k: no other's, so that parts within parts do not have the same points of a net."""
+    return int(np.random.SeedSequence((seed, k)).generate_state(1)[0])
 
 
 def probed(

@@ -23,6 +23,10 @@ SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
 
 _STEP = 1e-3  # of differences of Σ⁻¹ in its coordinates: second ones to 1e-6
 _SLANT = 6.0  # |atanh ρ| beyond which two effects are as good as one
+_ONE, _NONE = (
+    100.0,
+    -200.0,
+)  # atanh ρ of ±1 to all digits, and log sd of nothing: Σ⁻¹ is a number up to these
 _SHARE = 7.0  # log of what an sd is on the columns, over what is left of it where x has its mean
 
 
@@ -147,8 +151,9 @@ class Term:
         if q == 1:
             one = np.ones((len(theta), 1, 1))
             return Spread(np.exp(log_sd), one, np.exp(-2 * log_sd)[..., None], 2 * log_sd[:, 0])
-        root, log_diagonal = partial_root(theta[:, q:], q)
-        L = np.exp(log_sd)[:, :, None] * root
+        log_diagonal = partial_root(theta[:, q:], q)[1]
+        root, _ = partial_root(np.clip(theta[:, q:], -_ONE, _ONE), q)
+        L = np.exp(np.maximum(log_sd, _NONE))[:, :, None] * root
         M = self.basis
         inverse = np.linalg.inv(L) @ M
         T = np.linalg.inv(M) @ L

@@ -18,6 +18,7 @@ OUTER = 0.3  # share of the draws from where variances come from
 ROUGHLY = 3000  # draws from which on no more are made for rough values alone
 TAIL = 0.5  # k̂ of weighted squares, from which the error of an sd is itself not known,
 DOUBTED = 0.6  # and from which it is doubted, as k̂ is known to a tenth
+_FAR = 300.0  # a logarithm whose square's exponential is a number
 
 
 def in_variances(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -81,7 +82,7 @@ def uncertain(
 
 
 def in_sds(theta: np.ndarray, log: np.ndarray) -> np.ndarray:
-    """θ with sds instead of their logarithms, which `log` (d,) marks."""
+    """θ with sds instead of their logarithms, which `log` (d,) marks; their squares are numbers too."""
     values = theta.copy()
-    values[:, log] = np.exp(np.minimum(theta[:, log], 500.0))
+    values[:, log] = np.exp(np.minimum(theta[:, log], _FAR))
     return values

@@ -158,7 +158,9 @@ class _ZeroInflated(_Zeros):
         score, information, zero = self.base.derivatives_and_zero(y, eta, given)
         counted = (1 - zi) * np.exp(zero)
         w = np.where(np.asarray(y) == 0, counted / (zi + counted), 1.0)
-        return w * score, w * information - w * (1 - w) * score**2
+        some, mixed = w > 0, (w > 0) & (w < 1)  # 0 · ∞ is no number
+        bent = w * (1 - w) * np.where(mixed, score, 0.0) ** 2
+        return w * np.where(some, score, 0.0), w * np.where(some, information, 0.0) - bent
 
     def scale(self, given: Given) -> Any:
         """The angle of the complex rates that make p(0) zero, over π: e^−μ = −zi/(1 − zi)."""
@@ -266,7 +268,8 @@ class _Hurdle(_Zeros):
         # near r = ∞ the sums cancel: log(1 − P(0)) = η there, but for terms of the order of μ
         small = r > 1e7
         r = np.where(small, 0.0, r)
-        more, bent = r * first, r * second - r * (1 + r) * first**2
+        more = r * first
+        bent = r * second - (1 + r) * more * first
         return (
             np.where(there, score + np.where(small, -1.0, more), 0.0),
             np.where(there, information + np.where(small, 0.0, bent), 0.0),
@@ -274,7 +277,7 @@ class _Hurdle(_Zeros):
 
     def _of_zero(self, eta: Any, given: Given) -> tuple[Any, Any, Any]:
         """r = P(0)/(1 − P(0)), a′ and −a″."""
-        a, first, second = self.base.zero_derivatives(np.maximum(eta, _LOW), given)
+        a, first, second = self.base.zero_derivatives(np.clip(eta, _LOW, -_LOW), given)
         return -np.exp(a) / np.expm1(a), first, second
 
     def scale(self, given: Given) -> Any:

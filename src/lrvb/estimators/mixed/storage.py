@@ -96,7 +96,7 @@ def save_model(model: MixedModel, path: Path) -> Path:
             "certificate": {key: coded(getattr(found, key)) for key in SCALARS},
             "errors": {
                 key: [[str(n), float(v)] for n, v in getattr(found, key).items()]
-                for key in ("mean_error", "sd_error", "tail")
+                for key in ("mean_error", "sd_error", "tail", "lost")
             },
             "priors": [[str(i), *map(_text, row)] for i, row in priors.iterrows()],
             "prior_columns": list(priors.columns),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,6 +12,7 @@ from scipy import stats
 from scipy.special import gammaln, ndtr
 
 import lrvb
+from lrvb.estimators.mixed.integral import fit
 
 Array = NDArray[np.float64]
 SIZES = {"few": [12, 12], "dominating": [120, 2, 2, 2], "single": [1] * 20, "ordinary": [5] * 6}
@@ -109,3 +113,18 @@ def test_counts_in_few_crossed_levels():
         row = table.loc[name]
         assert abs(row["mean"] - mean) < 0.1 * sd, name
         assert abs(row["sd"] / sd - 1) < 0.05, name
+
+
+def test_what_is_no_number_far_out_warns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences of densities beyond all numbers, in whatever sums they are met, stay within the fit."""
+    whole = fit._integrated
+
+    def beyond(*given: Any) -> Any:
+        assert np.isnan(np.exp(np.float64(1e3)) - np.exp(np.float64(1e3)))
+        return whole(*given)
+
+    monkeypatch.setattr(fit, "_integrated", beyond)
+    data = {"y": np.arange(12.0) % 4, "g": np.repeat(np.arange(4), 3)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lrvb.MixedModel("y ~ 1 + (1|g)", "poisson").fit(data)

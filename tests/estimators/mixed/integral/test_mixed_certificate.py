@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import lrvb
+from lrvb.estimators.mixed.integral.certificate import _lost, _refused
+from lrvb.integrated.importance import Budget, integrate
+from lrvb.integrated.integral import Integral
+from lrvb.integrated.proposals import SplitT
 
 COLUMNS = ["mean", "sd", "lower", "upper", "lrvb_mean", "lrvb_sd", "shift", "ratio", "mcse"]
 
@@ -89,10 +96,42 @@ def test_its_figure_shows_the_draws_and_mean_field(model: lrvb.MixedModel) -> No
 
 
 def test_draws_left_out_are_the_reason_where_they_are_too_many(model: lrvb.MixedModel) -> None:
-    """One draw in fifty counts for nothing: no verdict is "trust", and the sentence says why."""
+    """They may have a fiftieth of one quantity: its verdict is not "trust", and the sentence says why."""
     found = model.certificate_
-    less = replace(found, refused=found.drawn // 50)
+    lost = found.lost.copy()
+    lost["x"] = 0.02
+    less = replace(found, refused=3, lost=lost)
     assert found.verdict("x") == "trust"
     assert less.verdict("x") == "doubtful"
-    assert "more than 1% of all" in less.sentence(["x"])
+    assert less.verdict("Intercept") == "trust"
+    assert "may have more than 1% of the posterior, or of the variance of x" in less.sentence(["x"])
     assert "Monte Carlo" not in less.sentence(["x"])
+    unknown = replace(found, refused=found.drawn // 50, lost=found.lost[:0])
+    assert unknown.verdict("x") == "doubtful"
+
+
+@pytest.mark.parametrize(("end", "sign"), [(-3.0, -1), (3.4, 1)])
+def test_what_draws_beyond_the_sums_have_is_told_by_those_before(end: float, sign: int) -> None:
+    """θ = log sd, sd ~ half-t(3): P(sd < e⁻³), and what sds above e^3.4 add to the variance, to a quarter."""
+    prior = lrvb.prior.HalfStudentT(3.0, 1.0)
+    theta = np.linspace(-30, 30, 200_001)
+    p = np.exp(prior.log_density(np.exp(theta)) + theta)
+    p /= p.sum()
+    away = (np.exp(theta) - p @ np.exp(theta)) ** 2
+    beyond = sign * theta > sign * end
+    exact = p[beyond].sum() if sign < 0 else (p * away)[beyond].sum() / (p @ away)
+
+    def target(x: np.ndarray) -> np.ndarray:
+        known = prior.log_density(np.exp(x[:, 0])) + x[:, 0]
+        return np.where(sign * x[:, 0] > sign * end, -np.inf, known)
+
+    start = SplitT(np.zeros(1), np.eye(1), np.full(1, 2.0), np.full(1, 2.0), 3.0)
+    weighted = integrate(target, start, budget=Budget(final=8192, rounds=0))
+    inside: Any = SimpleNamespace(kinds=["log"])
+    integral = Integral(weighted.x, weighted, inside=inside)
+    at, sds = weighted.heavy(0.0), np.exp(weighted.x)
+    refused = _refused(integral)
+    assert refused.sum() == np.isneginf(weighted.log_p).sum() > 0
+    values = np.ones_like(sds) if sign < 0 else (sds - weighted.mean(sds)) ** 2
+    found = _lost(integral, refused, at, values[at])
+    assert_allclose(found, exact, rtol=0.25)

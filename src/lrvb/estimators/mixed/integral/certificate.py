@@ -33,7 +33,7 @@ IMPORTANCE, BLOCK, VARIATIONAL = "importance", "block", "variational"
 K_HAT, HOPELESS = 0.7, 1.0
 _LIMIT = 9.0  # of a tail's index as it is stored: far beyond any that matters
 TOLD = 0.01  # error of levels' sds from which on it is told
-REFUSED = 0.01  # share of draws beyond what sums can cover, from which on nothing is trusted
+REFUSED = 0.01  # share beyond what sums can cover, from which on nothing is trusted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +46,9 @@ class MixedCertificate:
 
     `k_hat` judges the weights of `drawn` draws, `ess` counts the effective ones; `exact` tells whether
     the sums given the hyperparameters are; `refused` draws, with sds beyond what sums can cover, count
-    for nothing. `probes` are those of log determinants, 0 where these are exact; `levels_error` is what
-    levels' sds are off by, as a share, where fixed draws give them; `joint` counts the weighted draws of all
+    for nothing; `lost` is the share that these may have, of the posterior or of a quantity's variance.
+    `probes` are those of log determinants, 0 where these are exact; `levels_error` is what levels' sds are
+    off by, as a share, where fixed draws give them; `joint` counts the weighted draws of all
     coefficients that a block's evidence is from, if any. Errors are Monte Carlo's,
     of means in sds and of log sds. `tail` is k-hat of each quantity's squares, weighted: where it is large,
     a few draws decide its sd, and no error that was seen tells of those that were not met.
@@ -70,6 +71,7 @@ class MixedCertificate:
     mean_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     sd_error: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     tail: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
+    lost: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     estimate: Estimate | None = None
     weighted: WeightedDraws | None = None
     judged: Estimate | None = None
@@ -150,7 +152,7 @@ class MixedCertificate:
             worst = max(worst, self.node_error / NODE_ERROR)
         if not self.k_hat < HOPELESS or not worst < 5:
             return NO
-        few = not self._leaves_out() and not self.unknown
+        few = not self._leaves_out(name) and not self.unknown
         sound = self.k_hat < K_HAT and self.tail.get(name, -np.inf) < DOUBTED
         if not (self.exact and few and sound and worst <= 1):
             return APPROXIMATE if self.method == BLOCK else DOUBTFUL
@@ -221,9 +223,9 @@ class MixedCertificate:
             )
         return self.estimate, self.weighted
 
-    def _leaves_out(self) -> bool:
-        """Whether so many draws count for nothing that the others may not tell of all."""
-        return self.refused > REFUSED * self.drawn
+    def _leaves_out(self, name: str) -> bool:
+        """Whether refused draws may have too much of a quantity; a file may know only how many there are."""
+        return bool(self.lost.get(name, self.refused / max(self.drawn, 1)) > REFUSED)
 
     def sentence(self, names: list[str]) -> str:
         """Why the verdicts are what they are, for the quantities shown."""
@@ -257,9 +259,10 @@ class MixedCertificate:
         poor = [name for name in names if self._of_draws(name) != TRUST]
         if poor:
             listed = ", ".join(poor[:3]) + (", …" if len(poor) > 3 else "")
-            if self._leaves_out():
+            if any(self._leaves_out(name) for name in poor):
                 return (
-                    f"{head}: more than {REFUSED:.0%} of all; a narrower prior of the sds may help."
+                    f"{head}, which may have more than {REFUSED:.0%} of the posterior, or of the variance of "
+                    f"{listed}; a narrower prior of the sds may help."
                 )
             if max(float(self.tail.get(name, -np.inf)) for name in poor) >= DOUBTED:
                 return f"{head}: a few draws far out decide the sd of {listed}; read the interval instead."
@@ -329,6 +332,7 @@ def certify(
     tail = tails_of(raw, square)
     bounded = [label.startswith("corr[") for label in labels]  # no draw is far out
     exact = integral.node_error < NODE_ERROR
+    refused = _refused(integral)
     return MixedCertificate(
         method=BLOCK if why else IMPORTANCE,
         exact=bool(exact),
@@ -340,28 +344,56 @@ def certify(
         log_evidence=w.log_evidence,
         log_evidence_error=w.log_evidence_error,
         node_error=integral.node_error,
-        refused=_refused(integral),
+        refused=int(refused.sum()),
         probes=0 if integral.noise is None else integral.noise.shape[1],
         levels_error=levels_error,
         joint=joint,
         mean_error=pd.Series(mean_error, index=labels),
         sd_error=pd.Series(sd_error, index=labels),
+        lost=pd.Series(_lost(integral, refused, at, square), index=labels),
         tail=pd.Series(np.where(bounded, -_LIMIT, np.clip(tail, -_LIMIT, _LIMIT)), index=labels),
     )
 
 
-def _refused(integral: Integral) -> int:
-    """Draws that count for nothing though they may have mass: beyond all others, in more than correlations.
+def _refused(integral: Integral) -> np.ndarray:
+    """Draws (n,) that count for nothing and may have mass: beyond all others, in more than correlations.
 
     A correlation that is one to ten digits has none.
     """
     nothing = np.isneginf(integral.weighted.log_p)
     if integral.inside is None or nothing.all():
-        return int(nothing.sum())
+        return nothing
     theta = integral.theta[:, np.array(integral.inside.kinds) != "correlation"]
     kept = theta[~nothing]
-    far = (theta[nothing] < kept.min(0)) | (theta[nothing] > kept.max(0))
-    return int(far.any(1).sum())
+    return nothing & ((theta < kept.min(0)) | (theta > kept.max(0))).any(1)
+
+
+def _lost(
+    integral: Integral, refused: np.ndarray, at: np.ndarray, square: np.ndarray
+) -> np.ndarray:
+    """The share (a,) of the posterior, or of the variance of each quantity, that refused draws may have.
+
+    Towards either end the density of log sd falls by e a unit or more, and sd² times it towards large sds,
+    as under all priors that leave an sd a variance: beyond the last draw there is about 1/(e − 1) of what is
+    within a unit before it, or less. Of several ends that a draw is beyond, that with least before it
+    counts; draws that are beyond others in no logarithm have their share of all draws. square (k, a) are
+    squared deviations of the quantities at the draws `at`.
+    """
+    unknown, found = refused.copy(), np.zeros(square.shape[1])
+    if integral.inside is None or refused.all():
+        return found + unknown.mean()
+    weights, theta = integral.weighted.weights, integral.theta
+    kept = ~np.isneginf(integral.weighted.log_p)
+    share = weights[at][:, None] * square / (weights[at] @ square)
+    sides = []
+    for column in theta[:, np.array(integral.inside.kinds) == "log"].T:
+        low, high = column[kept].min(), column[kept].max()
+        sides += [(column < low, column < low + 1), (column > high, column > high - 1)]
+    for beyond, before in sorted(sides, key=lambda side: float(weights[side[1]].sum())):
+        if (unknown & beyond).any():
+            found += np.maximum(weights[before].sum(), share[before[at]].sum(0)) / (np.e - 1)
+            unknown &= ~beyond
+    return found + unknown.mean()
 
 
 def variational_certificate(why: str) -> MixedCertificate:

@@ -70,7 +70,7 @@ class IntegratedFit:
     certificate: MixedCertificate
 
 
-@np.errstate(over="ignore")  # far out, log densities are beyond all numbers: −∞
+@np.errstate(over="ignore", invalid="ignore")  # far out, log densities are beyond all numbers
 def integrate_model(
     design: Design,
     priors: MixedPriors,
