@@ -17,6 +17,7 @@ from lrvb.integrated.levels import Levels
 from lrvb.integrated.mode import climb
 from lrvb.integrated.nested import Nested
 from lrvb.integrated.outer import Outer
+from lrvb.integrated.path import Path
 from lrvb.integrated.stencil import passes, polynomials, products
 from lrvb.integrated.surrogate import NotSmooth
 from lrvb.integrated.tabled import Tabled
@@ -33,15 +34,15 @@ def one(family: str, size: int = N) -> Levels:
     return Levels(rows, intercepts(codes, LEVELS))
 
 
-def two(family: str, each: int = 1) -> Nested:
+def two(family: str, each: int = 1, size: int = N) -> Nested:
     """Inner levels of so many rows within six outer ones."""
     rng = np.random.default_rng(5)
-    inner = np.arange(N) // each
+    inner = np.arange(size) // each
     outer = inner % LEVELS
-    x = rng.normal(size=N)
+    x = rng.normal(size=size)
     eta = 0.6 + 0.4 * x + 0.7 * rng.normal(size=LEVELS)[outer]
     eta += 0.5 * rng.normal(size=inner.max() + 1)[inner]
-    rows = regression(family, eta, np.column_stack([np.ones(N), x]))
+    rows = regression(family, eta, np.column_stack([np.ones(size), x]))
     return Nested(rows, intercepts(outer, LEVELS), intercepts(inner, inner.max() + 1))
 
 
@@ -124,6 +125,24 @@ def test_beyond_a_table_rows_answer():
     far = np.full((len(points), LEVELS, 2), 9.0)
     found = tabled.inside._rows_at(points).line(far)
     assert_allclose(found, inside._rows_at(points).line(far), rtol=1e-12)
+
+
+def test_the_way_to_draws_stays_within_a_table():
+    """Rows that know an inner sd to 1 % are not asked again on the path of conditional modes."""
+    nested = two("poisson", size=100_000)
+    tabled, mode = tabulate(nested, nested.start(), longest_steps(nested.kinds))
+    Path(tabled, mode)
+    assert tabled.inside.table.asked > 0
+    assert tabled.inside.table.missed == 0
+
+
+def test_modes_in_a_table_are_looked_for_where_an_intercept_moves_them():
+    """Against it, but for what the prior holds back: of its J + 1/sd² the rows' J is all but a hundredth."""
+    inside = one("bernoulli", 10_000)
+    tabled, mode = tabulate(inside, inside.start(), longest_steps(inside.kinds))
+    theta = mode.x + 0.2 * np.eye(3)[:1]
+    near = tabled.inside
+    assert_allclose(near._guess(theta), near._ends(theta).z, rtol=0, atol=0.2 * 0.02)
 
 
 def test_rows_that_stand_for_others_count_as_often():

@@ -20,7 +20,7 @@ from .mode import Mode, climb, steadied
 from .nested import Nested
 from .outer import Outer
 from .surrogate import NotSmooth
-from .tabled import Table, Tabled, reach, table_work
+from .tabled import Table, Tabled, own_coordinates, reach, table_work
 
 _ROWS = 1000  # that find the mode roughly,
 _EACH = 20  # so many of every level at least,
@@ -77,6 +77,8 @@ def _around(
     inside: Levels, center: np.ndarray, spread: np.ndarray, longest: np.ndarray
 ) -> tuple[Tabled, Mode]:
     """A table at the mode, which rough ones find, from a center nearby."""
+    # rows know the effects with all that does the same to them
+    inside._moves = np.broadcast_to(-own_coordinates(inside)[1], inside._moves.shape)
     for _ in range(_ROUGH):
         table = Table(
             inside, center, spread, *reach(inside, center[None], center, _ROOM), rough=True

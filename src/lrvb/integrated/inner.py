@@ -7,15 +7,19 @@ nodes of o + e that all outer levels share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from .groups import Block
-from .nested_grids import TooManyNodes
+from .nested_grids import REACH, TooManyNodes
 from .nested_sums import NestedSums
 
 _TINY = np.finfo(float).tiny
+_CELLS = 2**16  # rows × (nodes and what is made of them) at a time: what fits a processor's cache
+_BLOCK = 16  # times as many in a block of outer levels as in one of groups
+_ROOM = 1.0  # inner sds to either side of known outer effects, for others nearby
+_LEFT = 1e-8  # of an inner level's integral, what one node at an end may have
 
 
 class InnerSums(Protocol):
@@ -31,13 +35,56 @@ class InnerSums(Protocol):
         """Gradient (n, G, 1) and information (n, G, 1, 1) at outer effects (n, G, 1)."""
 
 
-class _Point(NamedTuple):
-    """Of one θ: nodes t (Q,), W (M, Q) of the inner levels there, their peaks' sums (G,), inner sd."""
+class _Point:
+    """Of one θ: W (M, Q) of the inner levels at nodes base + t, where `base` (G,) is each outer level's own.
 
-    t: np.ndarray
-    W: np.ndarray
-    peak: np.ndarray
-    sd: float
+    Known outer effects need nodes within reach of the inner sd: they are made where effects are first asked
+    for, and again, for those too, where later ones are beyond. They are on the lattice of the nodes of all.
+    """
+
+    def __init__(self, nested: NestedSums, theta: np.ndarray):
+        self.nested, self.theta, self.whole = nested, theta, nested._grid(theta, apart=False).t
+        self.sd = float(np.exp(theta[nested.p + 1]))
+        self.eta = nested.rows.predictor(theta[None, : nested.p])[0]
+        self.low, self.high = np.full(nested.G, np.inf), np.full(nested.G, -np.inf)
+        self.t = np.empty(0)
+
+    def reach(self, o: np.ndarray) -> None:
+        """Have nodes for outer effects o (G, Q)."""
+        low, high = o.min(1), o.max(1)
+        if (low >= self.low).all() and (high <= self.high).all():
+            return
+        self.low = np.minimum(self.low, low - _ROOM * self.sd)
+        self.high = np.maximum(self.high, high + _ROOM * self.sd)
+        whole, last = self.whole, len(self.whole) // 2
+        step = whole[1] - whole[0]
+        wide = float((self.high - self.low).max()) / 2
+        if wide + REACH * self.sd + 2 * step < whole[-1]:
+            steps = int(np.ceil((wide + REACH * self.sd) / step)) + 1  # as bases are rounded
+            middle = np.clip(
+                np.rint((self.high + self.low) / (2 * step)), steps - last, last - steps
+            )
+            self._make(whole[last - steps : last + steps + 1], step * middle)
+            if self._is_seen(wide):
+                return
+        self.low, self.high = np.full((2, len(low)), [[-np.inf], [np.inf]])
+        self._make(whole, np.zeros(len(low)))
+
+    def _make(self, t: np.ndarray, base: np.ndarray) -> None:
+        above = self.nested.above
+        eta = self.eta + base[above.of][self.nested.of]
+        self.t, self.base = t, base
+        self.W, peak = self.nested._weights(self.theta, eta, t, np.float64)
+        self.peak = above.sum(peak[:, 0], axis=0)
+
+    def _is_seen(self, wide: float) -> bool:
+        """Whether no inner level's integrand has much at an end of the nodes, at o = base ± wide.
+
+        Log-concave integrands fall the faster beyond.
+        """
+        K = _density(self, np.array([[-wide, wide]]))[0][0]
+        ends = np.maximum(self.W[:, :1] * K[0], self.W[:, -1:] * K[-1])
+        return bool((ends <= _LEFT * (self.W @ K)).all())
 
 
 class Inner:
@@ -58,12 +105,14 @@ class Inner:
     def line(self, Z: np.ndarray) -> np.ndarray:
         """Σ log F at outer effects (n, G, Q), (n, G, Q); −∞ where there would be too many nodes."""
         result = np.full(Z.shape, -np.inf)
-        for i, point in self._there():
-            for block in self._blocks(point, Z):
-                F = _of_block(point.W, block) @ _density(point, Z[i, block.groups])[0]
-                logs = np.where(block.there[..., None], np.log(np.maximum(F, _TINY)), 0.0)
-                result[i, block.groups] = logs.sum(1)
-            result[i] += point.peak[:, None]
+        for i, point, o in self._there(Z):
+            result[i] = point.peak[:, None]
+            for block in self._blocks(point, o):
+                F = _of_block(point.W, block) @ _density(point, o[block.groups])[0]
+                logs = np.log(np.maximum(F, _TINY, out=F), out=F)
+                if not block.there.all():
+                    logs[~block.there] = 0.0
+                result[i, block.groups] += logs.sum(1)
         return result
 
     def slopes(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,44 +121,53 @@ class Inner:
         With e given y and o they are Σ E e/sd² and Σ (1 − Var e/sd²)/sd².
         """
         gradient, information = np.zeros(z.shape), np.zeros((*z.shape, 1))
-        for i, point in self._there():
+        for i, point, o in self._there(z):
             variance = point.sd**2
-            for block in self._blocks(point, z):
-                F, F1, F2 = _moments(point, block, z[i, block.groups])
+            for block in self._blocks(point, o):
+                F, F1, F2 = _moments(point, block, o[block.groups])
                 mean = F1 / F
                 left = np.where(block.there[..., None], 1 - (F2 / F - mean**2) / variance, 0.0)
                 mean[~block.there] = 0.0
-                gradient[i, block.groups] = mean.sum(1) / variance
-                information[i, block.groups, 0] = left.sum(1) / variance
+                gradient[i, block.groups] += mean.sum(1) / variance
+                information[i, block.groups, 0] += left.sum(1) / variance
         return gradient, information
 
     def moments(self, Z: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E e and E e² (n, M) of inner levels, with outer effects Z (n, G, Q) of probabilities P."""
         first, second = np.zeros((2, len(self.points), self.nested.M))
-        for i, point in self._there():
-            for block in self._blocks(point, Z):
-                F, F1, F2 = _moments(point, block, Z[i, block.groups])
+        for i, point, o in self._there(Z):
+            for block in self._blocks(point, o):
+                F, F1, F2 = _moments(point, block, o[block.groups])
                 A, at = P[i, block.groups][:, None] / F, block.rows[block.there]
                 first[i, at] = (A * F1).sum(2)[block.there]
                 second[i, at] = (A * F2).sum(2)[block.there]
         return first, second
 
-    def _blocks(self, point: _Point, Z: np.ndarray) -> list[Block]:
-        """Outer levels with about as many inner ones, so many as have room at these effects (n, G, Q)."""
-        return self.nested.above.blocks(len(point.t) * Z.shape[2])
+    def _blocks(self, point: _Point, o: np.ndarray) -> Iterator[Block]:
+        """Outer levels with about as many inner ones, or a run of one's, that have room at effects (G, Q)."""
+        above, each = self.nested.above, len(point.t) + 3 * o.shape[1]
+        most = max(1, _CELLS // each)
+        for block in above.blocks(int(above.sizes.max()) * each // _BLOCK):
+            if len(block.rows) > 1:
+                yield block
+                continue
+            for first in range(0, block.rows.shape[1], most):
+                some = slice(first, first + most)
+                yield block._replace(rows=block.rows[:, some], there=block.there[:, some])
 
-    def _there(self) -> Iterator[tuple[int, _Point]]:
-        return ((i, point) for i, point in enumerate(self.points) if point is not None)
+    def _there(self, Z: np.ndarray) -> Iterator[tuple[int, _Point, np.ndarray]]:
+        """Points with nodes for outer effects (n, G, Q), and these from the nodes' bases on (G, Q)."""
+        for i, point in enumerate(self.points):
+            if point is not None:
+                point.reach(Z[i])
+                yield i, point, Z[i] - point.base[:, None]
 
 
 def _point(nested: NestedSums, theta: np.ndarray) -> _Point | None:
     try:
-        grid = nested._grid(theta, apart=False)
+        return _Point(nested, theta)
     except TooManyNodes:  # −∞ there, as where both are summed together
         return None
-    eta = nested.rows.predictor(theta[None, : nested.p])[0]
-    W, peak = nested._weights(theta, eta, grid.t, np.float64)
-    return _Point(grid.t, W, nested.above.sum(peak[:, 0], axis=0), grid.inner)
 
 
 def _moments(

@@ -19,7 +19,7 @@ from .spline import Spline
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
 _CLOSE = 0.1  # squared length in sds of the last Newton step to a knot, which need not be exact
-_WIDTHS = 0.02, 0.7  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
+_WIDTHS = 1e-3, 0.7  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
 
 
 class Path:
