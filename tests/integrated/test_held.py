@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from small import regression, sloped
 
-from lrvb.integrated.held import MOST, Held, can_hold, within_groups
+from lrvb.integrated.held import MOST, Held, can_hold
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.integration import integrate_path
 from lrvb.integrated.slopes import Slopes
@@ -132,7 +132,7 @@ def test_only_columns_of_whole_levels_can_be_held():
     inside, _ = patients(treated=False)
     assert not can_hold(inside)
     inside, _ = patients()
-    A = within_groups(inside)
+    A = inside.within_groups()
     assert A is not None
     rebuilt = np.einsum("nq,nqp->np", inside.R, A[inside.groups.of])
     assert_allclose(rebuilt, inside.rows.X, atol=1e-9)

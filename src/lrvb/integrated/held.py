@@ -16,18 +16,16 @@ from typing import NamedTuple
 import numpy as np
 
 from .coordinates import Kind
-from .factor import Factor
 from .factor_density import FAR
 from .inside import Evaluated
 from .mode import differenced
-from .regression import lifted
+from .slopes import Slopes
 
 MOST = 2e6  # nodes that are kept
 _POINTS = 128  # at a time: what fits a processor's cache with a group's nodes
 _FINER = (0.5, 1.0, 1.4, 2.0)  # steps of the sums at one point, over those that are tried here
 _TOLERANCE = 1e-2  # of the whole log density
 _SHIFT = 0.3  # of a step, by which nodes are moved to see what they leave out
-_ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g
 _RIM = 4.0  # of the fall of the log integrand, up to where nodes end
 _SURE = (
     0.03  # of the whole log density, that nodes may be off by beyond what they are at the center
@@ -55,31 +53,17 @@ class _Sum(NamedTuple):
     off: np.ndarray
 
 
-def within_groups(inside: Factor) -> np.ndarray | None:
-    """A (G, q, p) with X_g = R_g A_g in every group; None where there is none."""
-    X, R, groups = inside.rows.X, inside.R, inside.groups
-    A = np.empty((inside.G, inside.q, inside.p))
-    size = np.abs(X).max(0, initial=0.0)
-    for block in groups.blocks(inside.p + inside.q):
-        there = block.there[..., None]
-        r, x = np.where(there, R[block.rows], 0.0), np.where(there, X[block.rows], 0.0)
-        A[block.groups] = np.linalg.pinv(r) @ x
-        if np.any(np.abs(x - r @ A[block.groups]) > _ALIKE * size):
-            return None
-    return A
-
-
-def can_hold(inside: Factor) -> bool:
+def can_hold(inside: Slopes) -> bool:
     """Whether nodes that stay serve all θ, and are not too many."""
     few = inside.G * float(inside.nodes**inside.q) < MOST
-    return few and not inside.rows.likelihood.kinds and within_groups(inside) is not None
+    return few and not inside.rows.likelihood.kinds and inside.within_groups() is not None
 
 
 class Held:
     """log p(y, θ) of one factor, from sums of rows that are known; points (T, d) are what it must reach."""
 
-    def __init__(self, inside: Factor, points: np.ndarray):
-        found = within_groups(inside)
+    def __init__(self, inside: Slopes, points: np.ndarray):
+        found = inside.within_groups()
         assert found is not None
         self.inside, self.p, self.A = inside, inside.p, found
         self.reach(points, at_any_price=False)
@@ -139,7 +123,7 @@ class Held:
         """Value, gradient and Hessian at one point: differences, or the rows' where nodes are too coarse."""
         if self.unsure(theta[None]).any():
             return self.inside.derivatives(theta)
-        return differenced(lambda points: self._sums(points)[0], 1e-3)(theta)
+        return differenced(lambda points: self._sums(points)[0], 1e-2)(theta)
 
     def evaluate(self, theta: np.ndarray) -> Evaluated:
         """log density at n points, with E z (n, Gq) and E z_i z_j (n, Gq(q + 1)/2) of every group."""
@@ -194,23 +178,35 @@ class Held:
         self.lattice = C, low, high, step
         self._precision, _ = inside._precision(points[met])
         self._about = means[met] - self.center
-        self.nodes = [self._of_group(g, 0.0) for g in range(inside.G)]
+        self.nodes = self._all_nodes(0.0)
         return points[met]
 
     def _moved_by(self, shift: float) -> Held:
         """The same sums on nodes moved by a part of a step."""
         moved = object.__new__(Held)
         moved.__dict__.update(self.__dict__)
-        moved.nodes = [self._of_group(g, shift) for g in range(self.inside.G)]
+        moved.nodes = self._all_nodes(shift)
         return moved
 
-    def _of_group(self, g: int, shift: float) -> _Nodes:
+    def _all_nodes(self, shift: float) -> list[_Nodes]:
+        """Of every group; its rows are asked once."""
+        C, groups = self.lattice[0], range(self.inside.G)
+        axes = [self._axes(g, shift) for g in groups]
+        grids = [np.stack(np.meshgrid(*own, indexing="ij"), axis=-1) for own in axes]
+        v = [
+            e.reshape(-1, len(own)) @ C[g].T for g, own, e in zip(groups, axes, grids, strict=True)
+        ]
+        f = self.inside.at_nodes(self.center, v)
+        return [self._of_group(g, *own) for g, own in enumerate(zip(axes, v, f, strict=True))]
+
+    def _axes(self, g: int, shift: float) -> list[np.ndarray]:
+        """The places of a group's lattice along each axis, moved by a part of a step."""
+        _, low, high, step = (part[g] for part in self.lattice)
+        return [np.arange(a + shift * h, b + h, h) for a, b, h in zip(low, high, step, strict=True)]
+
+    def _of_group(self, g: int, axes: list[np.ndarray], v: np.ndarray, f: np.ndarray) -> _Nodes:
         """Nodes where the integrand at some of the points is within `FAR` of its top."""
-        C, low, high, step = (part[g] for part in self.lattice)
-        axes = [np.arange(a + shift * h, b + h, h) for a, b, h in zip(low, high, step, strict=True)]
-        e = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-        v = e @ C.T
-        f = self._rows(g, v)
+        C, _, _, step = (part[g] for part in self.lattice)
         features = np.stack([*v.T, *(v[:, i] * v[:, j] for i, j in self.inside._pairs)])
         heights = self._prior(self._precision, self._about[:, [g]])[:, 0] @ features + f
         fall = (heights.max(1, keepdims=True) - heights).min(0)
@@ -222,16 +218,6 @@ class Held:
         order = np.flatnonzero(kept)[np.argsort((rim * 1 - coarse)[kept], kind="stable")]
         counts = int(coarse.sum()), int((rim & kept).sum())
         return _Nodes(np.ascontiguousarray(features[:, order]), f[order] + cell, *counts)
-
-    def _rows(self, g: int, v: np.ndarray) -> np.ndarray:
-        """Σ log p of a group's rows at nodes w₀ + v (K, q)."""
-        inside, rows = self.inside, self.inside.rows
-        first = inside.groups.starts[g]
-        at = slice(first, first + inside.groups.sizes[g])
-        eta = rows.offset[at][:, None] + inside.R[at] @ (self.center[g] + v).T
-        columns = tuple(column[at][:, None] for column in rows.columns)
-        phi = lifted(rows.phi(np.empty((1, 0))), 1)
-        return np.asarray(rows.likelihood.log_p(columns, eta, phi)).sum(0)
 
     def _prior(self, precision: np.ndarray, away: np.ndarray) -> np.ndarray:
         """Coefficients (n, G, 2 or 5) of −½(v − δ)ᵀΛ(v − δ) in the features, but for its constant."""

@@ -32,7 +32,6 @@ from .importance import Budget, Refit, integrate, resampled, tempered
 from .inside import Evaluable, Evaluated, Inside, Integrand
 from .integral import Integral
 from .laplace import Marginal
-from .levels import Levels
 from .many import Together, can_freeze, integrate_many
 from .mode import Mode, NoMode, climb, differenced, steadied
 from .nested import Nested
@@ -41,10 +40,11 @@ from .origins import spread_over
 from .path import Path
 from .proposals import Proposal, fit_again, fit_blocks, probed, rounded
 from .scattered import Scattered
-from .scattered_levels import ScatteredLevels
+from .scattered_factor import ScatteredFactor
 from .scattered_nested import ScatteredNested
 from .scattered_single import ScatteredSingle
 from .single_rows import SingleRows, Starred, are_single
+from .slopes import Slopes
 from .smoothed import Smoothed
 from .surrogate import CHECKED, NOTHING, OFF, Known, NotSmooth, learn, points_needed
 from .tabled import Tabled
@@ -143,7 +143,7 @@ def _drawn(
         if isinstance(inside, Nested | Chain) and inside.N > _MANY:
             theta = _mode_of_some(inside, theta, longest)
         mode, hessian = settled(theta)
-        if isinstance(inside, Nested | Levels | Fixed) and inside.N > APART:
+        if isinstance(inside, Nested | Factor | Fixed) and inside.N > APART:
             mode = steadied(inside.log_density, mode, inside.derivatives)
     if tables and isinstance(inside, Crossed):
         tabled = TabledCells(inside, mode.x)
@@ -153,18 +153,20 @@ def _drawn(
     stand: Held | Tabled | TabledCells | None = tabled
     (tabled or inside).choose_nodes(met)
     few = tabled is None and _is_learnt(wanted, inside, len(kinds))
-    if isinstance(inside, Factor) and _is_held(wanted, inside):
+    if isinstance(inside, Slopes) and _is_held(wanted, inside):
         near = around(mode)
         held = Held(inside, near)
         if held.saves(near):
             mode, few = climb(held.log_density, mode.x, held.derivatives, longest), False
+            if inside.N > APART:
+                mode = steadied(held.log_density, mode)
             stand = held
     density: Evaluable = stand or inside
     nested = isinstance(inside, NESTED)
     # of deeper chains the curvature of β, which bends a path, is approximate
     straight = few and (inside.fewest >= FEW_LEVELS or isinstance(inside, Chain))
     owner = inside.owner if isinstance(inside, Crossed) else None
-    path = Path(density, mode, hessian, straight, owner)
+    path = Path(density, mode, hessian, straight, owner, _is_steady(inside))
     if few:
         few_probes = probed(path.log_density, path.start, path.axes, (1.0, 3.0))
         try:
@@ -274,10 +276,8 @@ def _drawn(
 def integrate_scattered(
     inside: Scattered, seed: int = 0, progress: Progress | None = None
 ) -> Integral:
-    """θ of a factor whose levels are in parts, elsewhere; `NotSmooth` where they tell too little of it."""
+    """θ of a factor whose levels are in parts, elsewhere."""
     moving, start = inside.moving, inside.start()
-    if moving is None:
-        return integrate_many(inside, inside, start, longest_steps(inside.kinds), seed, progress)
     d = len(moving.kinds)
     wanted = fewer(enough(d, moving.fewest), d, moving.work)
     if can_tabulate(moving, wanted):
@@ -286,7 +286,8 @@ def integrate_scattered(
         except (NotSmooth, NoMode) as error:  # whole levels may do
             start = error.evidence.get("mode", start)
             moving.forget()
-    if can_freeze(inside):
+    held = moving.fewest < FEW_LEVELS and _is_held(wanted, moving)
+    if not held and can_freeze(inside):
         try:
             longest = longest_steps(inside.kinds)
             return integrate_many(inside, inside, start, longest, seed, progress)
@@ -298,7 +299,7 @@ def integrate_scattered(
 def _is_many(budget: Budget, inside: Factor) -> bool:
     """Whether frozen sums save time, and fit in memory; of few levels no cubic follows them."""
     few = inside.fewest < FEW_LEVELS
-    if isinstance(inside, ScatteredLevels) or (few and _is_held(budget, inside)):
+    if isinstance(inside, ScatteredFactor) or (few and _is_held(budget, inside)):
         return False
     bound = EASY if few else FROZEN
     return is_long(budget, inside.cost * inside.work, bound) and can_freeze(Together(inside))
@@ -306,9 +307,14 @@ def _is_many(budget: Budget, inside: Factor) -> bool:
 
 def _is_held(budget: Budget, inside: Integrand) -> bool:
     """Whether nodes that stay serve two effects a level, and save time."""
-    if not isinstance(inside, Factor) or inside.q == 1:
+    if not isinstance(inside, Slopes):
         return False
     return is_long(budget, inside.cost * inside.work, FROZEN) and can_hold(inside)
+
+
+def _is_steady(inside: Integrand) -> bool:
+    """Whether rounding, wherever the rows of two effects a level are, must not move a draw."""
+    return isinstance(inside, Slopes) and inside.N > APART
 
 
 def climb_finer(inside: Integrand, start: np.ndarray, longest: np.ndarray) -> Mode:
@@ -421,7 +427,7 @@ def _stated(found: Integral, starred: Starred) -> Integral:
 def refitted(inside: Integrand) -> Refit:
     """Proposals from draws; of round numbers where last digits of the sums would move the answers."""
     p = inside.p
-    if isinstance(inside, Chain | Starred):
+    if isinstance(inside, Chain | Starred) or _is_steady(inside):
         return lambda x, w: rounded(fit_blocks(x, w, p))
     return lambda x, w: fit_blocks(x, w, p)
 

@@ -18,6 +18,7 @@ from .mode import Mode, NoMode
 from .spline import Spline
 
 _KNOTS = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+_ROUND = 2.0**10  # round numbers are multiples of so small a part of an sd
 _CLOSE = 0.1  # squared length in sds of the last Newton step to a knot, which need not be exact
 _WIDTHS = 1e-3, 0.7  # sds of bent coordinates, at least and at most: beyond 2.1 an sd is 0 or vast
 
@@ -33,6 +34,8 @@ class Path:
     in units of σ/√(1 + σ²/σ̂²), σ̂ the mode's; such a path has its marginal. As σ vanishes they go to 0 and 1
     whatever else u is, where what another axis changes would be too much to add; as it grows the data
     settle them, in units of their own.
+
+    A `steady` path has b and L in round numbers: rounding errors of the density do not bend it.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class Path:
         marginal: np.ndarray | None = None,
         straight: bool = False,
         owner: np.ndarray | None = None,
+        steady: bool = False,
     ):
+        self.steady = steady
         self.inside, self.p, self.theta = inside, inside.p, mode.x
         p, d = self.p, len(mode.x)
         self.bend = Bend(inside.kinds[p:], mode.x[p:])
@@ -142,7 +147,12 @@ class Path:
         """b and L's entries at û + move in bent coordinates, by Newton's method from β."""
         u, size = self.bend.natural(self.center + move), self._sizes(move)
         mode = conditional_mode(self.inside, u, beta, _CLOSE)
-        return np.r_[mode.x / size, self._entries(mode.hessian, size)]
+        b, entries = mode.x / size, self._entries(mode.hessian, size)
+        if self.steady:
+            sd = np.exp2(np.rint(np.log2(np.exp(entries[self.diagonal]))))
+            unit = np.where(self.diagonal, 1.0, sd[self.triangle[0]]) / _ROUND
+            b, entries = np.rint(b / sd * _ROUND) * sd / _ROUND, np.rint(entries / unit) * unit
+        return np.r_[b, entries]
 
     def _sizes(self, move: np.ndarray) -> np.ndarray:
         """The units of coefficients at û + move, 1 of those that have no sd of their own, (p,)."""

@@ -52,8 +52,8 @@ class Scattered:
     """θ = (β, covariance of a level's q effects, dispersions), of a factor whose levels are in parts.
 
     `none` are the same sums of next to no rows, with all priors. bring(levels) gives the sums of some
-    levels alone, in memory, with their numbers kept. `moving` are these sums of one effect a level with
-    nodes that follow θ, for where those that stay do not serve.
+    levels alone, in memory, with their numbers kept. `moving` are these sums with nodes that
+    follow θ, for where those that stay near a center do not serve.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Scattered:
         none: Factor,
         parts: Parts,
         bring: Callable[[np.ndarray], Any],
-        moving: Factor | None = None,
+        moving: Factor,
     ):
         self.none, self.parts, self.bring, self.moving = none, parts, bring, moving
         none.constant = 0.0

@@ -15,11 +15,17 @@ from .box import find_side
 from .factor import Factor
 from .factor_density import MANY, Ends, Step
 from .lines import CHUNK, FLOOR, Line, spline_weights
-from .regression import Regression
+from .regression import Regression, lifted
 from .row_sums import Plane, RowSums
 from .terms import Term
 
 _TINY = np.finfo(float).tiny
+_ALIKE = 1e-9  # of a column's size, what is left of X_g − R_g A_g
+
+
+def first_nodes(rows: int) -> int:
+    """How many an axis are tried first."""
+    return 17 if rows < MANY else 9
 
 
 class Slopes(Factor):
@@ -34,11 +40,40 @@ class Slopes(Factor):
         effects = sum(term.q for term in terms)
         if effects != 2:
             raise InvalidModel(f"Sums over two effects a level were given {effects}.")
-        super().__init__(rows, terms, merge, nodes or (17 if len(terms[0].codes) < MANY else 9))
+        super().__init__(rows, terms, merge, nodes or first_nodes(len(terms[0].codes)))
 
     def on(self, rows: Regression, terms: Sequence[Term]) -> Slopes:
         """The same sums of other rows and levels."""
         return Slopes(rows, terms)
+
+    def within_groups(self, size: np.ndarray | None = None) -> np.ndarray | None:
+        """A (G, q, p) with X_g = R_g A_g in every group; None where there is none.
+
+        size (p,) is what is small beside columns of X: their largest |x|, if it is not given.
+        """
+        X, R, groups = self.rows.X, self.R, self.groups
+        A = np.empty((self.G, self.q, self.p))
+        size = np.abs(X).max(0, initial=0.0) if size is None else size
+        for block in groups.blocks(self.p + self.q):
+            there = block.there[..., None]
+            r, x = np.where(there, R[block.rows], 0.0), np.where(there, X[block.rows], 0.0)
+            A[block.groups] = np.linalg.pinv(r) @ x
+            if np.any(np.abs(x - r @ A[block.groups]) > _ALIKE * size):
+                return None
+        return A
+
+    def at_nodes(self, center: np.ndarray, away: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Σ log p of each group's rows at η = R(center + v), of its own v (K, q) in `away`; center (G, q)."""
+        rows, found = self.rows, []
+        phi = lifted(rows.phi(np.empty((1, 0))), 1)
+        for first, size, w, v in zip(
+            self.groups.starts, self.groups.sizes, center, away, strict=True
+        ):
+            at = slice(first, first + size)
+            eta = rows.offset[at][:, None] + self.R[at] @ (w + v).T
+            columns = tuple(column[at][:, None] for column in rows.columns)
+            found.append(np.asarray(rows.likelihood.log_p(columns, eta, phi)).sum(0))
+        return found
 
     def _step(self, sums: RowSums, precision: np.ndarray, z: np.ndarray) -> Step:
         """At most 2.5 sds, or one unit of η where sds are smaller."""

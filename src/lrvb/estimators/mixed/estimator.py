@@ -14,7 +14,6 @@ from ...engine.convergence import Convergence
 from ...engine.curvature import linearize
 from ...engine.response import respond
 from ...errors import InvalidModel
-from ...integrated.direct import Progress
 from ...integrated.effort import TooMuchWork
 from ...integrated.mode import NoMode
 from ...integrated.surrogate import NotSmooth
@@ -58,7 +57,6 @@ from .integral.judging import MixedCertifier
 from .integral.levels import IntegratedEffects
 from .integral.prediction import IntegratedAnswers
 from .integral.statement import NoExactSums
-from .partitions.design import NoRoom
 from .partitions.scattered import ScatteredDesign
 from .priors.stated import MixedPriors, resolve
 from .text.formula import parse
@@ -67,9 +65,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FACTORIZATIONS = ("blocked", "variational", "mean_field")
-NO_ROOM = (
-    "partitions tell too little for exact sums, and memory has no room for their rows together"
-)
 
 
 class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
@@ -156,7 +151,7 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
             except NotSmooth:
                 # rows in partitions tell too little for sums that leave them there
                 assert isinstance(design, ScatteredDesign)
-                return self._fit_together(design, priors, standard, bar)
+                return self._fit(design.gather())
             except (NoExactSums, TooMuchWork, NoMode) as error:
                 _require_fittable(design.family, self.factorization, _lower(str(error)))
                 require_no_smooths(design, _lower(str(error)))
@@ -193,27 +188,6 @@ class MixedModel(Unfitted, AfterTheFit, Predictive, Curves):
 
         family, blocked = likelihood_of(self.family), self.factorization == "blocked"
         return build_partitioned(self.formula, data, family, self.missing, self.functions, blocked)
-
-    def _fit_together(
-        self,
-        design: ScatteredDesign,
-        priors: MixedPriors,
-        standard: Standardisation,
-        bar: Progress | None,
-    ) -> MixedModel:
-        """Of all rows brought together, or a Gaussian block of rows elsewhere if they find no room."""
-        try:
-            together = design.gather()
-        except NoRoom as full:
-            if design.layout.kind in ("block", "rows"):
-                raise
-            try:
-                found = integrate_model(design, priors, standard, bar, instead=NO_ROOM)
-            except (NotSmooth, TooMuchWork, NoMode):
-                raise full from None
-            self._keep_integrated(design, priors, found)
-            return self
-        return self._fit(together)
 
     def _fit_variational(self, design: Design, standard: Standardisation, why: str) -> None:
         """One Gaussian factor of all coefficients, or one of each, and conjugate factors beside."""

@@ -16,11 +16,11 @@ from numpy.testing import assert_allclose
 import lrvb
 from lrvb.bridges.dask import memory_left
 from lrvb.estimators.mixed.partitions import survey
-from lrvb.integrated.block.model import Block
 from lrvb.integrated.importance import resampled
 from lrvb.integrated.scattered import Scattered
 from lrvb.integrated.scattered_fixed import ScatteredFixed
 from lrvb.integrated.scattered_levels import ScatteredLevels
+from lrvb.integrated.scattered_slopes import ScatteredSlopes
 
 N = 900
 pytestmark = pytest.mark.filterwarnings("error::lrvb.RowsGathered")
@@ -177,6 +177,13 @@ def at_once(monkeypatch):
     monkeypatch.setattr("lrvb.integrated.integration.is_long", lambda *_: True)
 
 
+@pytest.fixture
+def apart(monkeypatch):
+    """Rows in memory are treated as if they were elsewhere: no last digit of a sum moves a draw."""
+    for module in ("integration", "many"):
+        monkeypatch.setattr(f"lrvb.integrated.{module}.APART", 100)
+
+
 def counts(n=3000, levels=300):
     rng = np.random.default_rng(4)
     g, x = rng.integers(levels, size=n), 2 + rng.normal(size=n)
@@ -271,12 +278,46 @@ def test_where_nodes_that_stay_do_not_serve_rows_are_asked(effect, monkeypatch):
     assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
 
 
-@pytest.mark.usefixtures("at_once")
-def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
-    """Frozen nodes do not reach it, wherever the rows are."""
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("effects", ["(x|g)", "(x||g)"])
+@pytest.mark.parametrize(
+    ("response", "family", "levels"),
+    [("n", "poisson", 60), ("b", "bernoulli", 40), ("prop(k, trials)", "binomial", 20)],
+)
+@pytest.mark.usefixtures("at_once", "apart")
+def test_slopes_of_few_levels_stay(response, family, levels, effects, partitions):
+    """No cubic follows their sds: sums at nodes that stay are made once, where the rows are."""
+    data = slopes(1500, levels, 2.0)
+    eta = 0.4 * (data.n > 1) - 0.2
+    rng = np.random.default_rng(2)
+    data["k"] = rng.binomial(data.trials, 1 / (1 + np.exp(-eta)))
+    data["b"] = rng.binomial(1, 1 / (1 + np.exp(-eta)))
+    model = lrvb.MixedModel(f"{response} ~ x + {effects}", family)
+    here, levels = model.fit(data).summary(), model.ranef()
+    new = data.iloc[:3].assign(g=[*data.g[:2], "never seen"])
+    with pytest.warns(lrvb.errors.NewLevels):
+        ours = model.predict(new, interval=0.9)
+    shuffled = data.sample(frac=1.0, random_state=0, ignore_index=True)
+    there = model.fit(dd.from_pandas(shuffled, npartitions=partitions)).summary()
+    assert isinstance(model._integrated.statement.inside, ScatteredSlopes)
+    off = (there[NUMBERS] - here[NUMBERS]).div(here.sd, axis=0)
+    assert_allclose(off, 0, atol=1e-8)
+    assert list(there.verdict) == list(here.verdict)
+    assert_allclose(model.ranef()[NUMBERS], levels[NUMBERS], rtol=0, atol=1e-8)
+    with pytest.warns(lrvb.errors.NewLevels):
+        assert_allclose(model.predict(new, interval=0.9), ours, rtol=1e-8)
+
+
+@pytest.mark.usefixtures("at_once", "apart")
+def test_slopes_that_no_nodes_hold_stay(monkeypatch):
+    """w differs within levels, and the posterior has another part: draws ask the rows where they are."""
     monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
-    with pytest.warns(lrvb.RowsGathered, match=r"tell too little needs all 500 rows"):
-        lrvb.MixedModel("n ~ x + (x|g)", "poisson").fit(frame(slopes(500, 50)))
+    rng = np.random.default_rng(5)
+    data = slopes(500, 50).assign(w=rng.normal(size=500))
+    model = lrvb.MixedModel("n ~ x + w + (x|g)", "poisson")
+    here, there = model.fit(data).summary(), model.fit(frame(data)).summary()
+    assert isinstance(model._integrated.statement.inside, ScatteredSlopes)
+    assert_allclose((there[NUMBERS] - here[NUMBERS]).div(here.sd, axis=0), 0, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -290,34 +331,6 @@ def test_slopes_with_another_part_of_the_posterior_are_gathered(monkeypatch):
 def test_why_rows_are_gathered_is_said(formula, how, match):
     with pytest.warns(lrvb.RowsGathered, match=match):
         lrvb.MixedModel(formula, "poisson", factorization=how).fit(frame(counts(300, 20)))
-
-
-@pytest.mark.usefixtures("at_once")
-def test_where_there_is_no_room_for_them_a_block_stands_for_sums(monkeypatch):
-    """An answer whose error is stated, in place of none."""
-    monkeypatch.setattr("lrvb.integrated.many.has_shelf", lambda *_: True)
-    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.GATHERED", 100)
-    monkeypatch.setattr("lrvb.estimators.mixed.partitions.reading.memory_left", lambda: 1e6)
-    data, model = slopes(500, 50, 2.0), lrvb.MixedModel("n ~ x + (x|g)", "poisson")
-    there, stated = model.fit(frame(data)).summary(), model.certificate_
-    assert isinstance(model._integrated.statement.inside, Block)
-    assert "no room for their rows together" in repr(stated)
-    here, own = model.fit(data).summary(), model.certificate_
-    # three of both fits' own errors
-    off = (there["mean"] - here["mean"]) / here.sd
-    assert (off.abs() < 3 * np.hypot(stated.mean_error, own.mean_error)[off.index]).all()
-    off = there.sd / here.sd - 1
-    assert (off.abs() < 3 * np.hypot(stated.sd_error, own.sd_error)[off.index]).all()
-
-
-@pytest.mark.usefixtures("at_once")
-def test_levels_that_tell_too_little_are_gathered():
-    """With six levels no cubic follows the density of their sds, and of two effects there is no table."""
-    data = counts(n=300, levels=6)
-    model = lrvb.MixedModel("n ~ x + (1|g) + (0 + x|g)", "poisson")
-    with pytest.warns(lrvb.RowsGathered, match="300 rows"):
-        there = model.fit(frame(data)).summary()
-    assert_allclose(there[NUMBERS], model.fit(data).summary()[NUMBERS], rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize(

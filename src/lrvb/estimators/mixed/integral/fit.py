@@ -77,20 +77,15 @@ def integrate_model(
     standard: Standardisation,
     progress: Progress | None = None,
     seed: int = 0,
-    instead: str = "",
 ) -> IntegratedFit:
-    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it.
-
-    `instead` tells why a Gaussian block stands for exact sums.
-    """
+    """The posterior of a design; `NoMode`, `TooMuchWork` or `NoExactSums` where there is no way to it."""
     keep_freed()
-    statement = state(design, priors, standard, instead)
+    statement = state(design, priors, standard)
     try:
         statement, integral = _integrated(statement, seed, progress)
     except (TooMuchWork, NoMode) as error:
         sums, apart = statement.inside, isinstance(design, ScatteredDesign)
-        held = isinstance(sums, Scattered) and sums.moving is None
-        if apart and (held or isinstance(sums, ScatteredFixed | Block)):
+        if apart and isinstance(sums, ScatteredFixed | Block):
             raise NotSmooth(str(error)) from error
         if isinstance(sums, Normal | Block):
             raise

@@ -19,6 +19,7 @@ from ....integrated.block.model import Block
 from ....integrated.block.scattered import ScatteredLayout
 from ....integrated.chain import Chain
 from ....integrated.crossed import Crossed
+from ....integrated.factor import Factor
 from ....integrated.fixed import Fixed
 from ....integrated.inside import Inside
 from ....integrated.levels import Levels
@@ -32,6 +33,7 @@ from ....integrated.scattered_crossed import ScatteredCrossed
 from ....integrated.scattered_fixed import ScatteredFixed
 from ....integrated.scattered_levels import ScatteredLevels
 from ....integrated.scattered_nested import ScatteredNested
+from ....integrated.scattered_slopes import ScatteredSlopes
 from ....integrated.slopes import Slopes
 from ....integrated.terms import Term as Summed
 from ....likelihoods import Dispersion
@@ -148,7 +150,11 @@ def scatter(
 
     if layout.kind == "factor":
         one = sum(term.q for term in ordered) == 1
-        moving = ScatteredLevels(rows, ordered[0], parts, bring) if one else None
+        moving: Factor = (
+            ScatteredLevels(rows, ordered[0], parts, bring)
+            if one
+            else ScatteredSlopes(rows, ordered, parts, bring)
+        )
         return Scattered(_class_of(ordered, layout)(rows, ordered), parts, bring, moving)
     if layout.kind == "chain":
         return ScatteredChain(rows, ordered, parts, bring)
