@@ -59,7 +59,8 @@ class _Point:
         whole, last = self.whole, len(self.whole) // 2
         step = whole[1] - whole[0]
         wide = float((self.high - self.low).max()) / 2
-        if wide + REACH * self.sd + 2 * step < whole[-1]:
+        one_mode = self.nested.rows.likelihood.concave  # others' integrands may rise again beyond
+        if one_mode and wide + REACH * self.sd + 2 * step < whole[-1]:
             steps = int(np.ceil((wide + REACH * self.sd) / step)) + 1  # as bases are rounded
             middle = np.clip(
                 np.rint((self.high + self.low) / (2 * step)), steps - last, last - steps
