@@ -21,6 +21,7 @@ _WHOLE = 12  # coordinates whose whole covariance a round of draws can tell
 _NARROW = 0.25  # sd of a bent coordinate below which its shoulder is out of reach
 _ROOM = 1.25  # scale of the others' draws beside a shoulder
 _SHOULDER = 0.15  # share of draws of each shoulder
+_APART = 1_000_003  # between the seeds of parts: more than there are rounds or parts
 _ROUND = 2.0**8  # parts of a unit, or of a number
 _CENTERS = np.linspace(-1.2, 1.2, 25)  # in sds, of a side-by-side fit of one axis
 
@@ -107,12 +108,17 @@ class Mixture:
     parts: tuple[Proposal, ...]
     weights: np.ndarray
 
+    @cached_property
+    def depth(self) -> int:
+        """How many mixtures are within one another."""
+        return 1 + max((part.depth for part in self.parts if isinstance(part, Mixture)), default=0)
+
     def draw(self, n: int, seed: int) -> np.ndarray:
-        """n points, round(n·weights_k) of part k."""
+        """n points, round(n·weights_k) of part k, whose net no other part has, within parts either."""
         ends = np.rint(np.cumsum(self.weights) / np.sum(self.weights) * n).astype(int)
         counts = np.diff(np.r_[0, ends])
         pieces = [
-            part.draw(int(count), _seed_of(seed, k))
+            part.draw(int(count), seed + k * _APART**self.depth)
             for k, (part, count) in enumerate(zip(self.parts, counts, strict=True))
         ]
         return np.concatenate(pieces)
@@ -124,11 +130,6 @@ class Mixture:
         top = _shares(values)
         with np.errstate(divide="ignore"):  # −∞ so far out that no part has a number for it
             return np.asarray(top + np.log(values.sum(0)))
-
-
-def _seed_of(seed: int, k: int) -> int:
-    """That of part k: no other's, so that parts within parts do not have the same points of a net."""
-    return int(np.random.SeedSequence((seed, k)).generate_state(1)[0])
 
 
 def probed(
