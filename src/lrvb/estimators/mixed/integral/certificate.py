@@ -391,7 +391,7 @@ def _lost(
         sides += [(column < low, column < low + 1), (column > high, column > high - 1)]
     for beyond, before in sorted(sides, key=lambda side: float(weights[side[1]].sum())):
         if (unknown & beyond).any():
-            found += np.maximum(weights[before].sum(), share[before[at]].sum(0)) / (np.e - 1)
+            found += np.maximum(weights[before].sum(), share[before[at]].sum(0)) / np.expm1(1.0)
             unknown &= ~beyond
     return found + unknown.mean()
 
