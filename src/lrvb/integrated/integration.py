@@ -123,6 +123,7 @@ def _drawn(
             ScatteredSingle(inside) if isinstance(inside, ScatteredNested) else SingleRows(inside)
         )
         theta = starred.starred(theta)
+        last = True  # rows hardly know the inner sd: a Gaussian block would be far off
     if tabled is None and not _is_held(wanted, inside):
         begin(wanted, inside, len(kinds), last)
 
