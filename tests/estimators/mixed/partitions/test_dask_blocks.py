@@ -73,7 +73,8 @@ def agree(here, there, atol=1e-8):
     A, B = here.summary(), there.summary()
     assert_allclose(B[NUMBERS].div(A.sd, axis=0), A[NUMBERS].div(A.sd, axis=0), rtol=0, atol=atol)
     assert list(A.verdict) == list(B.verdict)
-    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-12)
+    # draws that lie so far apart, in sds
+    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=0, atol=atol)
     ours, theirs = here.ranef(), there.ranef()
     assert ours.index.equals(theirs.index)
     for name in NUMBERS:
