@@ -74,3 +74,17 @@ def test_rows_with_a_value_each():
     x, y = rng.normal(size=40), (rng.random(40) < 0.4).astype(int)
     model = lrvb.MixedModel("y ~ x + (1|g)", "bernoulli").fit({"y": y, "x": x, "g": np.arange(40)})
     check(model, x, y)
+
+
+def test_an_effect_of_each_zero_and_one_is_summed_whatever_that_takes(monkeypatch):
+    """No Gaussian block has what rows leave of its sd, many times what it is at the mode."""
+    monkeypatch.setattr("lrvb.integrated.effort.WORK", 1e4)
+    monkeypatch.setattr("lrvb.integrated.effort.LONG", 1e4)
+    rng = np.random.default_rng(5)
+    g, x = np.repeat(np.arange(6), 30), rng.normal(size=180)
+    y = (rng.random(180) < expit(0.3 * x + 0.5 * rng.normal(size=6)[g])).astype(int)
+    data = {"y": y, "x": x, "g": g, "row": np.arange(180)}
+    model = lrvb.MixedModel("y ~ x + (1|g) + (1|row)", "bernoulli").fit(data)
+    assert model.certificate_.method == "importance"
+    assert model.certificate_.exact
+    assert model.summary().loc["sd[1|row]", "upper"] > 10
