@@ -23,10 +23,7 @@ SdPrior = Gamma | HalfStudentT | HalfNormal | Exponential
 
 _STEP = 1e-3  # of differences of Σ⁻¹ in its coordinates: second ones to 1e-6
 _SLANT = 6.0  # |atanh ρ| beyond which two effects are as good as one
-_ONE, _NONE = (
-    100.0,
-    -200.0,
-)  # atanh ρ of ±1 to all digits, and log sd of nothing: Σ⁻¹ is a number up to these
+_ONE, _NONE = 100.0, -200.0  # atanh ρ of ±1 to all digits, log sd of nothing: Σ⁻¹ is a number yet
 _SHARE = 7.0  # log of what an sd is on the columns, over what is left of it where x has its mean
 
 

@@ -22,7 +22,7 @@ def agree(free, dense, near=0.03):
     integral = integrate_matrix_free(free)
     theta = free.draws[:32]
     difference = free.log_density(theta) - dense.log_density(theta)
-    # right to 0.02 over the draws that checked it: an rms of 32 others is known to an eighth, twice that
+    # right to 0.02 over the draws that checked it; an rms of 32 draws is known to an eighth, twice that
     assert difference.std() < 0.02 * 1.25
     assert abs(difference).max() < 0.1
     found, expected = (inside.moments(theta, np.ones(32)) for inside in (free, dense))

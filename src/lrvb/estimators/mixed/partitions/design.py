@@ -8,14 +8,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....data.standardise import Measures
-from ....errors import InvalidData, InvalidModel
+from ....errors import InvalidData
 from ..design.design import Design, Response, TermRows
 from ..design.terms import Term
 from .rows import Measured, Reduced
-
-
-class NoRoom(InvalidModel):
-    """Rows in partitions are too many to be brought together."""
 
 
 class Elsewhere:

@@ -27,7 +27,7 @@ from ..design.terms import refuse_same_groups
 from ..text.allowed import own_functions
 from ..text.formula import Formula
 from . import rows, scattered, survey
-from .design import Elsewhere, NoRoom, PartitionedDesign
+from .design import Elsewhere, PartitionedDesign
 from .nesting import layout_of
 from .values import ValuesInParts
 
@@ -110,7 +110,7 @@ def _gather(
         free = memory_left()
         if needed > free:
             has = f"{free / 1e9:.1f} GB are free" if free else "nobody tells what is free"
-            raise NoRoom(
+            raise InvalidModel(
                 f"{need.what} needs all {found.rows:,} rows together, and their fit up to "
                 f"{needed / 1e9:.1f} GB of memory here, where {has}. {need.stay}".rstrip()
                 + " Fit a sample of the levels, or call .compute() if you know that the rows fit into "
